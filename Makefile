@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# make; sudo make install; sudo tc qdisc add dev eth0 root mercury
+
+# The kernel to build for: its build folder, and its release.
+KDIR ?= /lib/modules/$(shell uname -r)/build
+RELEASE = $(shell make -s -C $(KDIR) kernelrelease)
+
+BUILD := $(CURDIR)/build
+KMOD = $(BUILD)/kmod-$(RELEASE)
+
+.PHONY: all modules plugin userspace test demo install uninstall clean help
+
+## all: the module for the running kernel, the tc plugin and the user space
+all: modules plugin userspace
+
+## modules: build/kmod-RELEASE/sch_mercury.ko; KDIR=... for another kernel
+modules:
+	@test -e $(KDIR)/Makefile || { \
+		echo "make: no kernel build folder at $(KDIR): install the headers" \
+			"(Debian: linux-headers-amd64), or name one with KDIR=" >&2; \
+		exit 1; }
+	@mkdir -p $(KMOD)/uapi
+	@cp -u kmod/Kbuild kmod/*.[ch] $(KMOD)
+	@cp -u kmod/uapi/*.h $(KMOD)/uapi
+	$(MAKE) -C $(KDIR) M=$(KMOD) modules
+
+## plugin: build/tc/q_mercury.so
+plugin:
+	$(MAKE) -C tc-plugin O=$(BUILD)/tc
+
+## userspace: build/userspace, with CMake
+userspace:
+	cmake -S userspace -B $(BUILD)/userspace
+	cmake --build $(BUILD)/userspace --parallel
+
+## test: every test there is, in kernels of their own (scripts/test)
+test:
+	scripts/test
+
+## demo: a model's gradients across an emulated 10 Gb/s link (scripts/demo)
+demo:
+	scripts/demo
+
+## install: module, plugin, man page and completion; DESTDIR= for packages
+install: modules plugin
+	install -D -m 644 $(KMOD)/sch_mercury.ko \
+		$(DESTDIR)/lib/modules/$(RELEASE)/updates/sch_mercury.ko
+	$(if $(DESTDIR),,depmod $(RELEASE))
+	$(MAKE) -C tc-plugin O=$(BUILD)/tc install
+
+## uninstall: takes away what install has put there
+uninstall:
+	rm -f $(DESTDIR)/lib/modules/$(RELEASE)/updates/sch_mercury.ko
+	$(if $(DESTDIR),,depmod $(RELEASE))
+	$(MAKE) -C tc-plugin uninstall
+
+## clean: removes build/ (the kernels of the test bed are kept elsewhere)
+clean:
+	rm -rf $(BUILD)
+
+## help: this list
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)

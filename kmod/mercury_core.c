@@ -25,18 +25,18 @@
 #include "mercury_core.h"
 
 /*
- * Virtual time a byte takes at weight 1 is MERCURY_SCALE >> MERCURY_SHIFT. The
- * rounding error of the inverse is at most 0.1 % at MERCURY_WEIGHT_MAX.
+ * At weight 1 a byte takes 2^MERCURY_BYTE_SHIFT of virtual time. The inverse of
+ * a weight has more bits, so that it is off by less than 0.1 % at weight 1000.
  */
-#define MERCURY_SCALE (1U << 20)
-#define MERCURY_SHIFT 10
+#define MERCURY_BYTE_SHIFT 16
+#define MERCURY_INVERSE_SHIFT 20
 
 /*
  * How far a user's start tag can be ahead of the present for having overdrawn:
  * one packet of 2^24 bytes at the smallest share. A tag further ahead, modulo
  * 2^64, is one of the past.
  */
-#define MERCURY_MAX_LEAD (1ULL << 42)
+#define MERCURY_MAX_LEAD (1ULL << 48)
 
 /*
  * Credit is kept in hundredths of a byte, so that a per cent of a byte is 1.
@@ -59,7 +59,7 @@ size_t mercury_core_size(u32 jobs, u32 bands)
 static void mercury_job_set_inverse(struct mercury_job *job, u32 weight)
 {
 	job->weight = weight;
-	job->inverse = MERCURY_SCALE / weight;
+	job->inverse = (1U << MERCURY_INVERSE_SHIFT) / weight;
 }
 
 static void mercury_band_empty(struct mercury_band *band)
@@ -152,6 +152,8 @@ void mercury_core_inherit(struct mercury_core *core, const struct mercury_core *
 	core->rescue = old->rescue;
 	core->memory_peak = old->memory_peak;
 	core->vnow = old->vnow;
+	for (j = 0; j < core->jobs; j++)
+		core->vtime[j] = old->vnow;
 	core->vtime[MERCURY_DEFAULT] = old->vtime[MERCURY_DEFAULT];
 	for (j = 0; j < old->jobs; j++)
 		mercury_job_inherit(core, j, old);
@@ -221,16 +223,23 @@ int mercury_core_next(const struct mercury_core *core)
 	return next;
 }
 
+/* What a job pays for a packet, in virtual time. */
+static u64 mercury_job_cost(const struct mercury_job *job, u32 bytes)
+{
+	return ((u64)bytes * job->inverse) >> (MERCURY_INVERSE_SHIFT - MERCURY_BYTE_SHIFT);
+}
+
 /*
  * Per byte, the default class pays what the active jobs pay for a byte in all,
- * times (100 - default_share) / default_share.
+ * times (100 - default_share) / default_share. Its small packets beside heavy
+ * jobs cost less than 1: what the division leaves over is kept.
  */
-static u64 mercury_default_cost(const struct mercury_core *core, u32 bytes)
+static u64 mercury_default_cost(struct mercury_core *core, u32 bytes)
 {
-	u64 cost = (u64)bytes << (20 - MERCURY_SHIFT);
+	u64 cost = ((u64)bytes << MERCURY_BYTE_SHIFT) * (100 - core->default_share);
 
-	return div_u64(cost * (100 - core->default_share),
-		       core->default_share * max(core->weights, 1U));
+	return div_u64_rem(cost + core->remainder,
+			   core->default_share * max(core->weights, 1U), &core->remainder);
 }
 
 /* The user sends a packet. */
@@ -240,7 +249,7 @@ void mercury_core_charge(struct mercury_core *core, u32 user, u32 bytes)
 	if (user == MERCURY_DEFAULT)
 		core->vtime[user] += mercury_default_cost(core, bytes);
 	else
-		core->vtime[user] += ((u64)bytes * core->job[user].inverse) >> MERCURY_SHIFT;
+		core->vtime[user] += mercury_job_cost(&core->job[user], bytes);
 }
 
 void mercury_job_set_weight(struct mercury_core *core, u32 j, u32 weight)
@@ -311,15 +320,17 @@ static void mercury_band_set_due(struct mercury_job *job, u32 b, u64 due)
 	}
 }
 
-/* The band whose head is overdue and was due first, or -1. */
-static int mercury_job_overdue(struct mercury_job *job, u64 now)
+/* Whether a band's head is overdue; the one that was due first. */
+static bool mercury_job_overdue(struct mercury_job *job, u64 now, u32 *band)
 {
 	while (job->heap_len && job->heap[0].due <= now) {
 		struct mercury_heap_entry entry = job->heap[0];
 		u64 due = job->bands[entry.band].due;
 
-		if (due == entry.due)
-			return entry.band;
+		if (due == entry.due) {
+			*band = entry.band;
+			return true;
+		}
 		if (due == MERCURY_TIME_NONE) {
 			mercury_heap_pop(job);
 		} else {
@@ -327,7 +338,7 @@ static int mercury_job_overdue(struct mercury_job *job, u64 now)
 			mercury_heap_down(job, entry);
 		}
 	}
-	return -1;
+	return false;
 }
 
 /* --- Within a job: bands ------------------------------------------------- */
@@ -340,7 +351,7 @@ static u32 mercury_job_first(const struct mercury_job *job)
 }
 
 /* The least urgent band of a job that has packets. */
-int mercury_job_last(const struct mercury_job *job)
+u32 mercury_job_last(const struct mercury_job *job)
 {
 	u32 word = __fls(job->words);
 
@@ -351,13 +362,13 @@ int mercury_job_last(const struct mercury_job *job)
  * The band of a job with packets that sends next: the first, or one that is
  * overdue, while the job's budget for that lasts.
  */
-int mercury_job_next(const struct mercury_core *core, struct mercury_job *job, u64 now)
+u32 mercury_job_next(const struct mercury_core *core, struct mercury_job *job, u64 now)
 {
-	int overdue = -1;
+	u32 band;
 
-	if (core->rescue && job->credit >= 0)
-		overdue = mercury_job_overdue(job, now);
-	return overdue >= 0 ? overdue : mercury_job_first(job);
+	if (core->rescue && job->credit >= 0 && mercury_job_overdue(job, now, &band))
+		return band;
+	return mercury_job_first(job);
 }
 
 /* A packet was queued at the tail of its band. due: as if it were the head. */

@@ -66,7 +66,7 @@ struct mercury_job {
 	s64 credit; /* what may be rescued, in hundredths of a byte */
 	u64 memory; /* bytes of truesize queued */
 	u32 qlen;
-	u32 inverse; /* MERCURY_SCALE / weight */
+	u32 inverse; /* of the weight, scaled */
 	u32 weight;
 	u32 limit; /* packets; 0: none of its own */
 	u16 heap_len;
@@ -82,6 +82,7 @@ struct mercury_core {
 	u32 qlen;    /* packets in all bands */
 	u32 weights; /* sum over the active jobs */
 	u32 default_share; /* per cent of the link */
+	u32 remainder; /* of the last cost of the default class */
 	u32 rescue; /* per cent of what a job sends */
 	u32 jobs;
 	u32 bands; /* of each job */
@@ -110,8 +111,8 @@ void mercury_core_sleep(struct mercury_core *core, u32 user);
 int mercury_core_next(const struct mercury_core *core);
 void mercury_core_charge(struct mercury_core *core, u32 user, u32 bytes);
 
-int mercury_job_next(const struct mercury_core *core, struct mercury_job *job, u64 now);
-int mercury_job_last(const struct mercury_job *job);
+u32 mercury_job_next(const struct mercury_core *core, struct mercury_job *job, u64 now);
+u32 mercury_job_last(const struct mercury_job *job);
 void mercury_job_set_weight(struct mercury_core *core, u32 job, u32 weight);
 
 void mercury_core_put(struct mercury_core *core, struct mercury_place at,

@@ -134,12 +134,11 @@ static inline struct mercury_band *mercury_core_band(struct mercury_core *core,
 	return &core->job[at.job].bands[at.band];
 }
 
-/* Has it ever carried a packet, or is it set apart? Then tc class shows it. */
+/* Has it ever carried a packet, or a limit of its own? Then tc class shows it. */
 static inline bool mercury_band_is_used(const struct mercury_band *band)
 {
 	return band->qlen || band->count.packets || band->count.drop_limit ||
-	       band->count.drop_memory || band->limit ||
-	       band->deadline != MERCURY_DEADLINE_DEFAULT;
+	       band->count.drop_memory || band->limit;
 }
 
 #endif /* _MERCURY_CORE_H */

@@ -761,11 +761,15 @@ static int mercury_check_deadlines(const struct nlattr *deadlines,
 				   struct netlink_ext_ack *extack)
 {
 	const struct nlattr *attr;
+	u32 entries = 0;
 	int rest;
 
 	nla_for_each_nested(attr, deadlines, rest) {
 		struct mercury_deadline d = mercury_get_deadline(attr);
 
+		if (++entries > MERCURY_DEADLINES_MAX)
+			return mercury_refuse(extack, attr,
+					      "sch_mercury: more than 64 deadlines in one request");
 		if (d.job != MERCURY_EVERY_JOB && d.job >= config->jobs)
 			return mercury_refuse(extack, attr,
 					      "sch_mercury: deadline of a job that there is not");
@@ -802,7 +806,8 @@ static int mercury_parse(struct nlattr **tb, struct mercury_config *config,
 	return err;
 }
 
-static struct mercury_core *mercury_core_alloc(u32 jobs, u32 bands)
+static struct mercury_core *mercury_core_alloc(u32 jobs, u32 bands,
+					       struct netlink_ext_ack *extack)
 {
 	struct mercury_core *core;
 
@@ -810,6 +815,8 @@ static struct mercury_core *mercury_core_alloc(u32 jobs, u32 bands)
 	core = kvzalloc(mercury_core_size(jobs, bands), GFP_KERNEL_ACCOUNT);
 	if (core)
 		mercury_core_init(core, jobs, bands);
+	else
+		NL_SET_ERR_MSG_MOD(extack, "no memory for so many jobs and bands");
 	return core;
 }
 
@@ -862,18 +869,26 @@ static void mercury_set_deadlines(struct mercury_core *core, const struct nlattr
 	}
 }
 
+/* Start to shape anew: what the old rate has put off may be due, and vice versa. */
+static void mercury_set_rate(struct Qdisc *sch, u64 rate)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct tc_ratespec spec = {};
+
+	if (rate)
+		psched_ratecfg_precompute(&q->rate, &spec, rate);
+	q->next_send = 0;
+	if (sch->q.qlen)
+		qdisc_watchdog_schedule_ns(&q->watchdog, 0);
+}
+
 /* Put a checked configuration into force. */
 static void mercury_apply(struct Qdisc *sch, const struct mercury_config *config)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 
-	if (config->rate) {
-		struct tc_ratespec spec = {};
-
-		psched_ratecfg_precompute(&q->rate, &spec, config->rate);
-	} else {
-		qdisc_watchdog_cancel(&q->watchdog);
-	}
+	if (config->rate != q->config.rate)
+		mercury_set_rate(sch, config->rate);
 	q->config = *config;
 	q->core->default_share = config->default_share;
 	q->core->rescue = config->rescue;
@@ -908,6 +923,7 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	struct mercury_config config = q->config;
 	struct nlattr *tb[TCA_MERCURY_MAX + 1];
 	struct mercury_core *old = NULL;
+	u32 j;
 	int err;
 
 	err = nla_parse_nested(tb, TCA_MERCURY_MAX, opt, mercury_policy, extack);
@@ -916,7 +932,7 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	if (err)
 		return err;
 	if (config.jobs != q->core->jobs || config.bands != q->core->bands) {
-		old = mercury_core_alloc(config.jobs, config.bands);
+		old = mercury_core_alloc(config.jobs, config.bands, extack);
 		if (!old)
 			return -ENOMEM;
 	}
@@ -930,7 +946,8 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	mercury_apply(sch, &config);
 	if (tb[TCA_MERCURY_DEADLINES])
 		mercury_set_deadlines(q->core, tb[TCA_MERCURY_DEADLINES]);
-	mercury_shrink(sch, 0);
+	for (j = 0; j < config.jobs; j++)
+		mercury_shrink(sch, j);
 	sch_tree_unlock(sch);
 
 	kvfree(old);
@@ -1010,7 +1027,8 @@ static int mercury_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ex
 	err = tcf_block_get(&q->block, &q->filter_list, sch, extack);
 	if (err)
 		return err;
-	q->core = mercury_core_alloc(mercury_default_config.jobs, mercury_default_config.bands);
+	q->core = mercury_core_alloc(mercury_default_config.jobs, mercury_default_config.bands,
+				     extack);
 	q->child = mercury_child_create(sch, extack);
 	if (!q->core || !q->child)
 		return -ENOMEM;
@@ -1094,7 +1112,7 @@ static int mercury_dump_deadlines(struct sk_buff *skb, const struct mercury_core
 {
 	struct nlattr *nest = nla_nest_start(skb, TCA_MERCURY_DEADLINES);
 	bool same = mercury_same_deadlines(core);
-	u32 j, jobs = same ? 1 : core->jobs, room = MERCURY_DEADLINES_DUMPED;
+	u32 j, jobs = same ? 1 : core->jobs, room = MERCURY_DEADLINES_MAX;
 
 	if (!nest)
 		return -1;

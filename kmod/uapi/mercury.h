@@ -114,11 +114,12 @@ enum {
 #define MERCURY_EVERY_JOB 0xffffU
 
 /*
- * A dump lists runs of bands whose deadline is not MERCURY_DEADLINE_DEFAULT,
- * at most this many, so that it always fits a netlink message; the class dump
- * has the deadline of every band.
+ * Entries of one request, which are applied under a lock. A dump lists runs of
+ * bands whose deadline is not MERCURY_DEADLINE_DEFAULT, at most as many, so that
+ * it always fits a netlink message; the class dump has the deadline of every
+ * band that has carried a packet.
  */
-#define MERCURY_DEADLINES_DUMPED 64
+#define MERCURY_DEADLINES_MAX 64
 
 struct mercury_deadline {
 	__u16 job;   /* from 0, or MERCURY_EVERY_JOB */

@@ -36,6 +36,16 @@ static inline void mercury_set_pkt_len(struct sk_buff *segment)
 #endif
 }
 
+/* Packets on the wire, as in the kernel's own counters. */
+static inline u32 mercury_pkt_segs(const struct sk_buff *skb)
+{
+#ifdef MERCURY_HAS_PKT_SEGS
+	return qdisc_pkt_segs(skb);
+#else
+	return skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
+#endif
+}
+
 /* 7.0 tells drop monitors why a qdisc dropped a packet. */
 static inline int mercury_drop_overlimit(struct sk_buff *skb, struct Qdisc *sch,
 					 struct sk_buff **to_free)

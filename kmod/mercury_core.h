@@ -11,6 +11,8 @@
 
 #include <linux/bitops.h>
 #include <linux/cache.h>
+#include <linux/compiler.h>
+#include <linux/kernel.h>
 #include <linux/list.h>
 #include <linux/types.h>
 
@@ -27,7 +29,7 @@
 
 /* What tc -s class shows; only ever grows. */
 struct mercury_counters {
-	u64 packets; /* sent */
+	u64 segments; /* sent; a GSO packet has several, all others one */
 	u64 bytes;
 	u64 met;     /* packets sent by their deadline */
 	u64 missed;  /* ... after it */
@@ -45,17 +47,18 @@ struct mercury_band {
 	/* All that an enqueue touches, and a dequeue but for its counters. */
 	struct list_head queue; /* the packets, oldest first */
 	u64 due;      /* when the head is overdue, or MERCURY_TIME_NONE */
+	u64 heap_due; /* what the job's heap has for it, never later than due */
 	u64 deadline; /* ns after enqueue, or MERCURY_TIME_NONE */
 	u64 backlog;  /* bytes */
 	u32 qlen;
 	u32 limit; /* packets; 0: none of its own */
-	u16 heap_at; /* 1 + place in the job's heap; 0: not there */
+	u16 heap_at; /* place in the heap, if heap_due is a time */
 
 	struct mercury_counters count ____cacheline_aligned;
 } ____cacheline_aligned;
 
 struct mercury_heap_entry {
-	u64 due; /* never later than the band's own */
+	u64 due; /* heap_due of the band */
 	u16 band;
 };
 
@@ -63,6 +66,7 @@ struct mercury_job {
 	struct mercury_band *bands;
 	struct mercury_heap_entry *heap; /* bands by due time, earliest first */
 	unsigned long words; /* bit w: occupied[w] is not 0 */
+	u64 sent; /* bytes, not yet seen in credit */
 	s64 credit; /* what may be rescued, in hundredths of a byte */
 	u64 memory; /* bytes of truesize queued */
 	u32 qlen;
@@ -70,9 +74,10 @@ struct mercury_job {
 	u32 weight;
 	u32 limit; /* packets; 0: none of its own */
 	u16 heap_len;
+	u8 number; /* its index in mercury_core.job */
 	u64 acks; /* pure ACKs put into band 0 */
 	unsigned long occupied[MERCURY_WORDS]; /* bit b: band b has packets */
-};
+} ____cacheline_aligned;
 
 struct mercury_core {
 	u64 active;  /* bit u: user u may have something to send */
@@ -90,54 +95,231 @@ struct mercury_core {
 	struct mercury_job job[];
 };
 
-/* The place of a packet, and what it takes there. */
-struct mercury_place {
-	u32 job;
-	u32 band;
-};
-
+/* What a packet takes. */
 struct mercury_size {
 	u32 bytes;
 	u32 truesize;
+};
+
+/* The band of a job that sends next, and whether out of turn. */
+struct mercury_pick {
+	u32 band;
+	bool rescued;
 };
 
 size_t mercury_core_size(u32 jobs, u32 bands);
 void mercury_core_init(struct mercury_core *core, u32 jobs, u32 bands);
 void mercury_core_inherit(struct mercury_core *core, const struct mercury_core *old);
 void mercury_core_clear(struct mercury_core *core);
-
-void mercury_core_wake(struct mercury_core *core, u32 user);
-void mercury_core_sleep(struct mercury_core *core, u32 user);
-int mercury_core_next(const struct mercury_core *core);
-void mercury_core_charge(struct mercury_core *core, u32 user, u32 bytes);
-
-u32 mercury_job_next(const struct mercury_core *core, struct mercury_job *job, u64 now);
-u32 mercury_job_last(const struct mercury_job *job);
-void mercury_job_set_weight(struct mercury_core *core, u32 job, u32 weight);
-
-void mercury_core_put(struct mercury_core *core, struct mercury_place at,
-		      struct mercury_size size, u64 due);
-void mercury_core_take(struct mercury_core *core, struct mercury_place at,
-		       struct mercury_size size, u64 next_due);
-void mercury_core_drop(struct mercury_core *core, struct mercury_place at,
-		       struct mercury_size size);
-int mercury_core_victim(const struct mercury_core *core, u64 limit, bool by_memory);
-
-void mercury_core_sent(struct mercury_core *core, struct mercury_place at, u32 bytes,
-		       u64 enqueued, u64 now);
-void mercury_core_head_due(struct mercury_core *core, struct mercury_place at, u64 due);
 void mercury_count_add(struct mercury_counters *to, const struct mercury_counters *from);
 
-static inline struct mercury_band *mercury_core_band(struct mercury_core *core,
-						     struct mercury_place at)
+void mercury_core_set_rescue(struct mercury_core *core, u32 rescue);
+void mercury_job_set_weight(struct mercury_core *core, struct mercury_job *job, u32 weight);
+struct mercury_job *mercury_core_victim(struct mercury_core *core, u64 limit, bool by_memory);
+
+u64 mercury_default_cost(struct mercury_core *core, u32 bytes);
+void mercury_heap_advance(struct mercury_job *job, u32 b, u64 due);
+s64 mercury_job_credit(const struct mercury_core *core, struct mercury_job *job);
+bool mercury_job_overdue(struct mercury_job *job, u64 now, u32 *b);
+
+/*
+ * What follows is done for each packet, and inline for that reason.
+ *
+ * At weight 1 a byte takes 2^MERCURY_BYTE_SHIFT of virtual time. The inverse of
+ * a weight has more bits, so that it is off by less than 0.1 % at weight 1000.
+ */
+#define MERCURY_BYTE_SHIFT 16
+#define MERCURY_INVERSE_SHIFT 20
+
+/*
+ * How far a user's start tag can be ahead of the present for having overdrawn:
+ * one packet of 2^24 bytes at the smallest share. A tag further ahead, modulo
+ * 2^64, is one of the past.
+ */
+#define MERCURY_MAX_LEAD (1ULL << 48)
+
+/* --- Between jobs: shares ------------------------------------------------ */
+
+/* A user that was idle starts at the present. */
+static inline void mercury_core_catch_up(struct mercury_core *core, u32 user)
 {
-	return &core->job[at.job].bands[at.band];
+	if (core->vtime[user] - core->vnow > MERCURY_MAX_LEAD)
+		core->vtime[user] = core->vnow;
+}
+
+/* The user may have something to send. */
+static inline void mercury_core_wake(struct mercury_core *core, u32 user)
+{
+	if (core->active & BIT_ULL(user))
+		return;
+	core->active |= BIT_ULL(user);
+	if (user != MERCURY_DEFAULT)
+		core->weights += core->job[user].weight;
+	mercury_core_catch_up(core, user);
+}
+
+/* The user has nothing to send now. */
+static inline void mercury_core_sleep(struct mercury_core *core, u32 user)
+{
+	if (!(core->active & BIT_ULL(user)))
+		return;
+	core->active &= ~BIT_ULL(user);
+	if (user != MERCURY_DEFAULT)
+		core->weights -= core->job[user].weight;
+}
+
+/* The active user that is furthest behind its share, or -1 if none is active. */
+static inline int mercury_core_next(const struct mercury_core *core)
+{
+	u64 left = core->active;
+	u32 next, user;
+
+	if (!left)
+		return -1;
+	next = __ffs64(left);
+	while (left &= left - 1) {
+		user = __ffs64(left);
+		if ((s64)(core->vtime[user] - core->vtime[next]) < 0)
+			next = user;
+	}
+	return next;
+}
+
+/* A job or the default class sends a packet. */
+static inline void mercury_core_charge(struct mercury_core *core, u32 user, u64 cost)
+{
+	core->vnow = core->vtime[user];
+	core->vtime[user] += cost;
+}
+
+/* What a job pays for a packet, in virtual time. */
+static inline u64 mercury_job_cost(const struct mercury_job *job, u32 bytes)
+{
+	return ((u64)bytes * job->inverse) >> (MERCURY_INVERSE_SHIFT - MERCURY_BYTE_SHIFT);
+}
+
+/* --- Within a job: bands ------------------------------------------------- */
+
+/* The least urgent band of a job that has packets. */
+static inline u32 mercury_job_last(const struct mercury_job *job)
+{
+	u32 word = __fls(job->words);
+
+	return word * BITS_PER_LONG + __fls(job->occupied[word]);
+}
+
+/*
+ * The band of a job with packets that sends next: the first, or one that is
+ * overdue, while the job's budget for that lasts.
+ */
+static inline struct mercury_pick mercury_job_next(const struct mercury_core *core,
+						   struct mercury_job *job, u64 now)
+{
+	u32 word = __ffs(job->words);
+	u32 first = word * BITS_PER_LONG + __ffs(job->occupied[word]);
+	struct mercury_pick pick = { .band = first };
+
+	if (job->heap_len && unlikely(job->heap[0].due <= now) && core->rescue &&
+	    mercury_job_credit(core, job) >= 0 && mercury_job_overdue(job, now, &pick.band))
+		pick.rescued = pick.band != first;
+	return pick;
+}
+
+/* The head of a band is due then. */
+static inline void mercury_band_set_due(struct mercury_job *job, u32 b, u64 due)
+{
+	struct mercury_band *band = &job->bands[b];
+
+	band->due = due;
+	if (due < band->heap_due)
+		mercury_heap_advance(job, b, due);
+}
+
+/* A packet was queued at the tail of its band. due: as if it were the head. */
+static inline void mercury_core_put(struct mercury_core *core, struct mercury_job *job, u32 b,
+				    struct mercury_size size, u64 due)
+{
+	struct mercury_band *band = &job->bands[b];
+
+	if (!job->qlen++)
+		mercury_core_wake(core, job->number);
+	if (!band->qlen++) {
+		job->occupied[b / BITS_PER_LONG] |= BIT(b % BITS_PER_LONG);
+		job->words |= BIT(b / BITS_PER_LONG);
+		mercury_band_set_due(job, b, due);
+	}
+	band->backlog += size.bytes;
+	job->memory += size.truesize;
+	core->qlen++;
+	core->memory += size.truesize;
+	if (core->memory > core->memory_peak)
+		core->memory_peak = core->memory;
+}
+
+/* A packet is gone from the tail of its band. */
+static inline void mercury_core_drop(struct mercury_core *core, struct mercury_job *job, u32 b,
+				     struct mercury_size size)
+{
+	struct mercury_band *band = &job->bands[b];
+	u32 word = b / BITS_PER_LONG;
+
+	core->memory -= size.truesize;
+	core->qlen--;
+	job->memory -= size.truesize;
+	band->backlog -= size.bytes;
+	if (!--band->qlen) {
+		band->due = MERCURY_TIME_NONE;
+		job->occupied[word] &= ~BIT(b % BITS_PER_LONG);
+		if (!job->occupied[word])
+			job->words &= ~BIT(word);
+	}
+	if (!--job->qlen)
+		mercury_core_sleep(core, job->number);
+}
+
+/* The head of its band leaves. next_due: of the new head, if there is one. */
+static inline void mercury_core_take(struct mercury_core *core, struct mercury_job *job, u32 b,
+				     struct mercury_size size, u64 next_due)
+{
+	mercury_core_drop(core, job, b, size);
+	if (job->bands[b].qlen)
+		mercury_band_set_due(job, b, next_due);
+}
+
+/*
+ * Count a packet that leaves its band, was due then, and has waited so long;
+ * charge it to the job's budget if it is sent out of turn.
+ */
+static inline void mercury_job_sent(struct mercury_job *job, struct mercury_band *band,
+				    bool rescued, u32 bytes, u32 segments, u64 due,
+				    u64 sojourn, u64 now)
+{
+	struct mercury_counters *count = &band->count;
+	u32 bucket = fls64(sojourn >> MERCURY_SOJOURN_SHIFT);
+
+	count->segments += segments;
+	count->bytes += bytes;
+	count->sojourn[min_t(u32, bucket, MERCURY_SOJOURN_BUCKETS - 1)]++;
+
+	job->sent += bytes;
+	if (unlikely(rescued)) {
+		job->credit -= 100LL * bytes;
+		count->rescued++;
+		count->rescued_bytes += bytes;
+	}
+	if (unlikely(now > due)) {
+		count->missed++;
+		count->lateness += now - due;
+		count->lateness_max = max(count->lateness_max, now - due);
+	} else if (due != MERCURY_TIME_NONE) {
+		count->met++;
+	}
 }
 
 /* Has it ever carried a packet, or a limit of its own? Then tc class shows it. */
 static inline bool mercury_band_is_used(const struct mercury_band *band)
 {
-	return band->qlen || band->count.packets || band->count.drop_limit ||
+	return band->qlen || band->count.segments || band->count.drop_limit ||
 	       band->count.drop_memory || band->limit;
 }
 

@@ -59,15 +59,23 @@ struct mercury_sched {
 	struct mercury_core *core;
 	struct tcf_proto __rcu *filter_list;
 	struct Qdisc *child; /* of the default class */
+	u32 major; /* of our classids; one that no classid has, if we have none */
 	struct mercury_config config;
-	struct psched_ratecfg rate;
 	u8 mask_shift;
 	u8 job_shift;
 	bool split; /* GSO packets */
 
+	/*
+	 * The only packet that there is, in no band yet: one that finds all
+	 * empty, and then finds the link free, is spared the bands. Whoever
+	 * looks at the bands calls mercury_queue_only() first.
+	 */
+	struct sk_buff *only;
+
 	/* The shaper. */
-	bool was_idle; /* the last packet left nothing behind */
+	struct psched_ratecfg rate;
 	u64 next_send; /* ns, when the link is free again */
+	bool was_idle; /* the last packet left nothing behind */
 	struct qdisc_watchdog watchdog;
 
 	struct tcf_block *block;
@@ -78,8 +86,8 @@ struct mercury_sched {
 
 /* What a packet asks for, before jobs and bands bound it. */
 struct mercury_ask {
-	u16 layer; /* from 1; 0: the default class */
-	u8 job;
+	u32 layer; /* from 1, at most 16 bits; 0: the default class */
+	u32 job; /* at most 8 bits */
 };
 
 /* Which clock skb->tstamp is a deadline of. */
@@ -91,9 +99,16 @@ enum mercury_clock {
 	MERCURY_CLOCK_TAI,
 };
 
+/* Where a packet is, or is to be, queued. */
+struct mercury_place {
+	struct mercury_job *job;
+	u32 band;
+};
+
 struct mercury_skb_cb {
 	u64 enqueued; /* ns, monotonic */
-	struct mercury_ask ask;
+	u16 layer; /* asked for */
+	u8 job;
 	u8 clock; /* enum mercury_clock */
 };
 
@@ -109,7 +124,7 @@ static struct mercury_size mercury_skb_size(const struct sk_buff *skb)
 }
 
 /* The monotonic time of a SO_TXTIME deadline. */
-static u64 mercury_txtime(const struct sk_buff *skb, u8 clock)
+static noinline u64 mercury_txtime(const struct sk_buff *skb, u8 clock)
 {
 	ktime_t offset = 0;
 
@@ -134,9 +149,14 @@ static u64 mercury_skb_due(const struct sk_buff *skb, const struct mercury_band 
 
 	if (unlikely(cb->clock))
 		return mercury_txtime(skb, cb->clock);
-	if (band->deadline == MERCURY_TIME_NONE)
+	if (unlikely(band->deadline == MERCURY_TIME_NONE))
 		return MERCURY_TIME_NONE;
 	return cb->enqueued + band->deadline;
+}
+
+static struct mercury_band *mercury_band_at(struct mercury_place at)
+{
+	return &at.job->bands[at.band];
 }
 
 static struct sk_buff *mercury_band_head(const struct mercury_band *band)
@@ -144,12 +164,66 @@ static struct sk_buff *mercury_band_head(const struct mercury_band *band)
 	return list_first_entry(&band->queue, struct sk_buff, list);
 }
 
+/*
+ * As the queues of struct sk_buff_head do it: list.h checks each step in the
+ * kernels of distributions, which costs 40 instructions a packet.
+ */
+static void mercury_link(struct sk_buff *skb, struct mercury_band *band)
+{
+	struct list_head *last = band->queue.prev;
+
+	skb->list.next = &band->queue;
+	skb->list.prev = last;
+	last->next = &skb->list;
+	band->queue.prev = &skb->list;
+}
+
 static void mercury_unlink(struct sk_buff *skb)
 {
-	__list_del_entry(&skb->list);
+	struct list_head *next = skb->list.next, *prev = skb->list.prev;
+
+	next->prev = prev;
+	prev->next = next;
 	/* Lists of segments hang on these two: leave nothing behind. */
 	skb->next = NULL;
 	skb->prev = NULL;
+}
+
+static struct mercury_place mercury_place_of(struct mercury_core *core, struct mercury_ask ask)
+{
+	return (struct mercury_place){
+		.job = &core->job[min(ask.job, core->jobs - 1)],
+		.band = min(ask.layer, core->bands) - 1,
+	};
+}
+
+/* The place of a packet that has been here before. */
+static struct mercury_place mercury_place_again(struct mercury_core *core,
+						const struct sk_buff *skb)
+{
+	const struct mercury_skb_cb *cb = mercury_cb(skb);
+
+	return mercury_place_of(core, (struct mercury_ask){ .layer = cb->layer, .job = cb->job });
+}
+
+/* Queue a packet at the tail of its band. */
+static void mercury_put(struct mercury_core *core, struct sk_buff *skb, struct mercury_place at)
+{
+	struct mercury_band *band = mercury_band_at(at);
+
+	mercury_link(skb, band);
+	mercury_core_put(core, at.job, at.band, mercury_skb_size(skb),
+			 mercury_skb_due(skb, band));
+}
+
+/* Put the only packet, if there is one, where it would be without this shortcut. */
+static void mercury_queue_only(struct mercury_sched *q)
+{
+	struct sk_buff *skb = q->only;
+
+	if (skb)
+		mercury_put(q->core, skb, mercury_place_again(q->core, skb));
+	q->only = NULL;
 }
 
 /* Add to (or, negative, take from) what the qdisc says it holds. */
@@ -161,7 +235,7 @@ static void mercury_hold(struct Qdisc *sch, int packets, int bytes)
 
 /* --- Classify ------------------------------------------------------------ */
 
-static u32 mercury_dscp(const struct sk_buff *skb)
+static noinline u32 mercury_dscp(const struct sk_buff *skb)
 {
 	union {
 		struct iphdr v4;
@@ -195,17 +269,14 @@ static u32 mercury_key_of(const struct mercury_config *config, const struct sk_b
 	}
 }
 
-static struct mercury_ask mercury_ask_key(const struct mercury_sched *q,
-					  const struct sk_buff *skb)
+static __always_inline struct mercury_ask mercury_ask_key(const struct mercury_sched *q,
+							  const struct sk_buff *skb)
 {
 	u32 key = mercury_key_of(&q->config, skb);
 	u32 layer = (key & q->config.mask) >> q->mask_shift;
 	u32 job = (key & q->config.job_mask) >> q->job_shift;
 
-	return (struct mercury_ask){
-		.layer = min_t(u32, layer, MERCURY_BANDS_MAX),
-		.job = min_t(u32, job, MERCURY_JOBS_MAX - 1),
-	};
+	return (struct mercury_ask){ .layer = layer, .job = job };
 }
 
 /* Is it the minor number of a job? Then which? */
@@ -216,11 +287,11 @@ static bool mercury_minor_is_job(u32 minor, u32 *job)
 }
 
 /* Is it the minor number of a band? Then of which job, and which? */
-static bool mercury_minor_is_band(u32 minor, struct mercury_place *at)
+static bool mercury_minor_is_band(u32 minor, u32 *job, u32 *band)
 {
-	at->job = (minor - 1) / MERCURY_BANDS_MAX;
-	at->band = (minor - 1) % MERCURY_BANDS_MAX;
-	return minor && at->job < MERCURY_JOBS_MAX;
+	*job = (minor - 1) / MERCURY_BANDS_MAX;
+	*band = (minor - 1) % MERCURY_BANDS_MAX;
+	return minor && *job < MERCURY_JOBS_MAX;
 }
 
 /* What a classid asks for. One of a job leaves the layer to the key. */
@@ -228,14 +299,13 @@ static struct mercury_ask mercury_ask_class(const struct mercury_sched *q,
 					    const struct sk_buff *skb, u32 minor)
 {
 	struct mercury_ask ask = {};
-	struct mercury_place at;
-	u32 job;
+	u32 job, band;
 
 	if (minor == MERCURY_MINOR_DEFAULT)
 		return ask;
-	if (mercury_minor_is_band(minor, &at)) {
-		ask.job = at.job;
-		ask.layer = at.band + 1;
+	if (mercury_minor_is_band(minor, &job, &band)) {
+		ask.job = job;
+		ask.layer = band + 1;
 		return ask;
 	}
 	ask = mercury_ask_key(q, skb);
@@ -248,27 +318,20 @@ static struct mercury_ask mercury_ask_class(const struct mercury_sched *q,
 }
 
 /*
- * Says what a packet asks for, or, with false, that a filter wants it gone:
- * then *ret is what enqueue returns.
+ * Says what a classid or a filter asks for, or, with false, that a filter wants
+ * the packet gone: then *ret is what enqueue returns.
  */
 static bool mercury_classify(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask *ask,
 			     int *ret)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	struct tcf_result res = {};
-	struct tcf_proto *filters;
 
-	/* A qdisc that the kernel made by default has no handle. */
-	if (sch->handle && TC_H_MAJ(skb->priority) == sch->handle) {
+	if (TC_H_MAJ(skb->priority) == q->major) {
 		*ask = mercury_ask_class(q, skb, TC_H_MIN(skb->priority));
 		return true;
 	}
-	filters = rcu_dereference_bh(q->filter_list);
-	if (likely(!filters)) {
-		*ask = mercury_ask_key(q, skb);
-		return true;
-	}
-	switch (mercury_tcf_classify(skb, filters, &res)) {
+	switch (mercury_tcf_classify(skb, rcu_dereference_bh(q->filter_list), &res)) {
 	case TC_ACT_SHOT:
 		*ret = NET_XMIT_SUCCESS | __NET_XMIT_BYPASS;
 		return false;
@@ -290,11 +353,11 @@ static bool mercury_classify(struct sk_buff *skb, struct Qdisc *sch, struct merc
  * Whether the packet's own time is its deadline, and by which clock. TCP is
  * left out: there skb->tstamp is when pacing lets the packet go.
  */
-static u8 mercury_txtime_clock(const struct sk_buff *skb)
+static noinline u8 mercury_txtime_clock(const struct sk_buff *skb)
 {
 	const struct sock *sk = skb->sk;
 
-	if (!skb->tstamp || !sk || !sk_fullsock(sk) || sk->sk_protocol == IPPROTO_TCP ||
+	if (!sk || !sk_fullsock(sk) || sk->sk_protocol == IPPROTO_TCP ||
 	    !sock_flag(sk, SOCK_TXTIME) || !sk->sk_txtime_deadline_mode)
 		return MERCURY_CLOCK_NONE;
 	switch (sk->sk_clockid) {
@@ -323,110 +386,112 @@ struct mercury_tally {
 static struct sk_buff *mercury_cut_tail(struct Qdisc *sch, struct mercury_place at)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_band *band = mercury_core_band(q->core, at);
-	struct sk_buff *skb = list_last_entry(&band->queue, struct sk_buff, list);
+	struct sk_buff *skb = list_last_entry(&mercury_band_at(at)->queue, struct sk_buff, list);
 
 	mercury_unlink(skb);
-	mercury_core_drop(q->core, at, mercury_skb_size(skb));
+	mercury_core_drop(q->core, at.job, at.band, mercury_skb_size(skb));
 	mercury_hold(sch, -1, -(int)qdisc_pkt_len(skb));
 	return skb;
 }
 
-/*
- * Push out one packet that is too many, if there is one: from the tail of the
- * least urgent band of the job that holds most beyond its share, or of the job
- * that has just received a packet and is over its own limit.
- */
-static struct sk_buff *mercury_push_out(struct Qdisc *sch, u32 receiver,
-					struct mercury_place *at)
+/* Whether a job, or all of them, hold more than they may. */
+static bool mercury_is_over_limit(const struct mercury_sched *q, const struct mercury_job *job)
 {
-	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_core *core = q->core;
-	struct mercury_job *job = &core->job[receiver];
-	bool by_memory = core->memory > q->config.memory_limit;
-	struct mercury_counters *count;
-
-	at->job = receiver;
-	if (by_memory)
-		at->job = mercury_core_victim(core, q->config.memory_limit, true);
-	else if (core->qlen > q->config.limit)
-		at->job = mercury_core_victim(core, q->config.limit, false);
-	else if (!job->limit || job->qlen <= job->limit)
-		return NULL;
-	at->band = mercury_job_last(&core->job[at->job]);
-	count = &mercury_core_band(core, *at)->count;
-	if (by_memory)
-		count->drop_memory++;
-	else
-		count->drop_limit++;
-	return mercury_cut_tail(sch, *at);
+	return q->core->qlen > q->config.limit || q->core->memory > q->config.memory_limit ||
+	       (job->limit && job->qlen > job->limit);
 }
 
 /*
- * Own packets were queued at the tail of this band: push out what is too many
- * now. Returns how many of the own ones are left.
+ * Push out one packet of those that are too many: from the tail of the least
+ * urgent band of the job that holds most beyond its share, or else of the job
+ * that has just received a packet and is over its own limit.
  */
-static u32 mercury_trim(struct Qdisc *sch, struct mercury_place at, struct mercury_tally *tally,
-			struct sk_buff **to_free)
+static struct sk_buff *mercury_push_out(struct Qdisc *sch, struct mercury_job *receiver,
+					struct mercury_place *from)
 {
-	struct mercury_place from;
-	u32 left = tally->packets;
-	struct sk_buff *skb;
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct mercury_core *core = q->core;
+	bool by_memory = core->memory > q->config.memory_limit;
 
-	while (unlikely((skb = mercury_push_out(sch, at.job, &from)))) {
-		tally->packets--;
-		tally->bytes -= qdisc_pkt_len(skb);
-		/* A tail of the same band is one of ours, while there are any. */
-		if (left && from.job == at.job && from.band == at.band)
-			left--;
-		mercury_drop_overlimit(skb, sch, to_free);
-	}
-	return left;
+	if (by_memory)
+		from->job = mercury_core_victim(core, q->config.memory_limit, true);
+	else if (core->qlen > q->config.limit)
+		from->job = mercury_core_victim(core, q->config.limit, false);
+	else
+		from->job = receiver;
+	from->band = mercury_job_last(from->job);
+	if (by_memory)
+		mercury_band_at(*from)->count.drop_memory++;
+	else
+		mercury_band_at(*from)->count.drop_limit++;
+	return mercury_cut_tail(sch, *from);
 }
 
 /*
  * The parents handed over one packet of len bytes, and will count it if they
  * are told success. Make what they count match what was really done.
  */
-static int mercury_settle(struct Qdisc *sch, bool success, u32 len, struct mercury_tally tally)
+static int mercury_settle(struct Qdisc *sch, int ret, u32 len, struct mercury_tally tally)
 {
-	int packets = (success ? 1 : 0) - tally.packets;
-	int bytes = (success ? (int)len : 0) - tally.bytes;
-
-	if (unlikely(packets || bytes))
-		qdisc_tree_reduce_backlog(sch, packets, bytes);
-	return success ? NET_XMIT_SUCCESS : NET_XMIT_DROP;
+	if (ret == NET_XMIT_SUCCESS) {
+		tally.packets -= 1;
+		tally.bytes -= len;
+	}
+	if (tally.packets || tally.bytes)
+		qdisc_tree_reduce_backlog(sch, -tally.packets, -tally.bytes);
+	return ret;
 }
 
-/* Queue a packet at the tail of a band. False: it was dropped, the band is full. */
-static bool mercury_append(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask ask,
-			   struct mercury_place at, struct sk_buff **to_free)
+/*
+ * Packets of a tally, from one of len bytes, were queued at the tail of a band:
+ * push out what is too many now.
+ */
+static noinline int mercury_trim(struct Qdisc *sch, struct mercury_place at, u32 len,
+				 struct mercury_tally tally, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_band *band = mercury_core_band(q->core, at);
+	u32 left = tally.packets;
+	struct mercury_place from;
+	struct sk_buff *skb;
+
+	while (mercury_is_over_limit(q, at.job)) {
+		skb = mercury_push_out(sch, at.job, &from);
+		tally.packets--;
+		tally.bytes -= qdisc_pkt_len(skb);
+		/* A tail of the same band is one of ours, while there are any. */
+		if (left && from.job == at.job && from.band == at.band)
+			left--;
+		mercury_drop_overlimit(skb, sch, to_free);
+	}
+	return mercury_settle(sch, left ? NET_XMIT_SUCCESS : NET_XMIT_DROP, len, tally);
+}
+
+/* Write down when a packet came and what it asked for. */
+static void mercury_stamp(struct sk_buff *skb, struct mercury_ask ask)
+{
 	struct mercury_skb_cb *cb = mercury_cb(skb);
+
+	cb->enqueued = ktime_get_ns();
+	cb->layer = ask.layer;
+	cb->job = ask.job;
+	cb->clock = skb->tstamp ? mercury_txtime_clock(skb) : MERCURY_CLOCK_NONE;
+}
+
+/* Queue a stamped packet. False: it was dropped, the band is full. */
+static bool mercury_append(struct sk_buff *skb, struct Qdisc *sch, struct mercury_place at,
+			   struct sk_buff **to_free)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct mercury_band *band = mercury_band_at(at);
 
 	if (unlikely(band->limit && band->qlen >= band->limit)) {
 		band->count.drop_limit++;
 		mercury_drop_overlimit(skb, sch, to_free);
 		return false;
 	}
-	cb->enqueued = ktime_get_ns();
-	cb->ask = ask;
-	cb->clock = mercury_txtime_clock(skb);
-	list_add_tail(&skb->list, &band->queue);
-	mercury_core_put(q->core, at, mercury_skb_size(skb), mercury_skb_due(skb, band));
+	mercury_put(q->core, skb, at);
 	mercury_hold(sch, 1, qdisc_pkt_len(skb));
 	return true;
-}
-
-static struct mercury_place mercury_place_of(const struct mercury_core *core,
-					     struct mercury_ask ask)
-{
-	return (struct mercury_place){
-		.job = min_t(u32, ask.job, core->jobs - 1),
-		.band = min_t(u32, ask.layer, core->bands) - 1,
-	};
 }
 
 static int mercury_enqueue_band(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask ask,
@@ -435,13 +500,14 @@ static int mercury_enqueue_band(struct sk_buff *skb, struct Qdisc *sch, struct m
 	struct mercury_sched *q = qdisc_priv(sch);
 	struct mercury_place at = mercury_place_of(q->core, ask);
 	u32 len = qdisc_pkt_len(skb);
-	struct mercury_tally tally = { .packets = 1, .bytes = len };
-	u32 left;
 
-	if (unlikely(!mercury_append(skb, sch, ask, at, to_free)))
+	mercury_queue_only(q);
+	mercury_stamp(skb, ask);
+	if (unlikely(!mercury_append(skb, sch, at, to_free)))
 		return NET_XMIT_DROP;
-	left = mercury_trim(sch, at, &tally, to_free);
-	return mercury_settle(sch, left, len, tally);
+	if (unlikely(mercury_is_over_limit(q, at.job)))
+		return mercury_trim(sch, at, len, (struct mercury_tally){ 1, len }, to_free);
+	return NET_XMIT_SUCCESS;
 }
 
 /* The default class: only its child knows what it kept. */
@@ -450,8 +516,10 @@ static int mercury_enqueue_child(struct sk_buff *skb, struct Qdisc *sch,
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	u32 len = qdisc_pkt_len(skb);
-	int ret = qdisc_enqueue(skb, q->child, to_free);
+	int ret;
 
+	mercury_queue_only(q);
+	ret = qdisc_enqueue(skb, q->child, to_free);
 	if (ret == NET_XMIT_SUCCESS)
 		mercury_hold(sch, 1, len);
 	else if (net_xmit_drop_count(ret))
@@ -459,43 +527,53 @@ static int mercury_enqueue_child(struct sk_buff *skb, struct Qdisc *sch,
 	return ret;
 }
 
-/* Queue segments where their packet would have gone; what was kept of them. */
-static struct mercury_tally mercury_append_segments(struct sk_buff *segments, struct Qdisc *sch,
-						    struct mercury_ask ask,
-						    struct mercury_place at,
-						    struct sk_buff **to_free)
+/*
+ * Queue segments where their packet would have gone, and count what was kept.
+ * The answer is for the packet as a whole: that it was dropped only if all
+ * segments were, or TCP would believe it unsent when a part arrives.
+ */
+static int mercury_append_segments(struct sk_buff *segments, struct Qdisc *sch,
+				   struct mercury_ask ask, struct mercury_place at,
+				   struct mercury_tally *tally, struct sk_buff **to_free)
 {
-	struct mercury_tally tally = {};
+	int verdict = NET_XMIT_DROP;
 	struct sk_buff *skb, *next;
 
 	skb_list_walk_safe(segments, skb, next) {
 		u32 len = skb->len;
-		bool kept;
+		int ret;
 
 		skb_mark_not_on_list(skb);
 		mercury_set_pkt_len(skb);
-		if (ask.layer)
-			kept = mercury_append(skb, sch, ask, at, to_free);
-		else
-			kept = mercury_enqueue_child(skb, sch, to_free) == NET_XMIT_SUCCESS;
-		if (kept) {
-			tally.packets++;
-			tally.bytes += len;
+		if (!ask.layer) {
+			ret = mercury_enqueue_child(skb, sch, to_free);
+		} else {
+			mercury_stamp(skb, ask);
+			ret = mercury_append(skb, sch, at, to_free) ? NET_XMIT_SUCCESS :
+								      NET_XMIT_DROP;
 		}
+		if (ret == NET_XMIT_SUCCESS) {
+			tally->packets++;
+			tally->bytes += len;
+		}
+		/* A child may have dropped another packet and kept this one (CN). */
+		if (ret == NET_XMIT_SUCCESS || verdict == NET_XMIT_DROP)
+			verdict = ret;
 	}
-	return tally;
+	return verdict;
 }
 
 /* A large packet on a slow link would hold up more urgent ones: cut it up. */
-static int mercury_enqueue_split(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask ask,
-				 struct sk_buff **to_free)
+static noinline int mercury_enqueue_split(struct sk_buff *skb, struct Qdisc *sch,
+					  struct mercury_ask ask, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	netdev_features_t features = netif_skb_features(skb);
-	u32 left, len = qdisc_pkt_len(skb);
+	u32 len = qdisc_pkt_len(skb);
+	struct mercury_tally tally = {};
 	struct mercury_place at = {};
-	struct mercury_tally tally;
 	struct sk_buff *segments;
+	int ret;
 
 	segments = skb_gso_segment(skb, features & ~NETIF_F_GSO_MASK);
 	if (IS_ERR_OR_NULL(segments)) {
@@ -503,40 +581,94 @@ static int mercury_enqueue_split(struct sk_buff *skb, struct Qdisc *sch, struct 
 		return qdisc_drop(skb, sch, to_free);
 	}
 	q->gso_split++;
+	mercury_queue_only(q);
 	if (ask.layer)
 		at = mercury_place_of(q->core, ask);
-	tally = mercury_append_segments(segments, sch, ask, at, to_free);
-	if (tally.packets)
-		consume_skb(skb);
-	else
+	ret = mercury_append_segments(segments, sch, ask, at, &tally, to_free);
+	if (ret == NET_XMIT_DROP)
 		kfree_skb(skb);
-	left = ask.layer ? mercury_trim(sch, at, &tally, to_free) : tally.packets;
-	return mercury_settle(sch, left, len, tally);
+	else
+		consume_skb(skb);
+	if (ask.layer && tally.packets)
+		return mercury_trim(sch, at, len, tally, to_free);
+	return mercury_settle(sch, ret, len, tally);
+}
+
+/*
+ * A pure ACK may overtake other packets of its job, but none of its own
+ * connection: one that waits here with an older acknowledgement number would be
+ * refused by the peer once that is a window behind (RFC 5961, 5.2). With
+ * nothing but pure ACKs underway, which count 2 bytes each, less is charged to
+ * the socket than any packet with data has.
+ */
+static bool mercury_ack_may_overtake(const struct sk_buff *skb)
+{
+	const struct sock *sk = skb->sk;
+
+	return sk && sk_fullsock(sk) && refcount_read(&sk->sk_wmem_alloc) < SKB_TRUESIZE(0);
+}
+
+/* Where a pure ACK goes that asks for this. */
+static noinline struct mercury_ask mercury_ask_ack(struct mercury_sched *q,
+						   const struct sk_buff *skb,
+						   struct mercury_ask ask)
+{
+	if (ask.layer > 1 && q->config.ack_first && mercury_ack_may_overtake(skb)) {
+		mercury_place_of(q->core, ask).job->acks++;
+		ask.layer = 1;
+	}
+	return ask;
+}
+
+/* The general case: some packets wait, or this one is not for a band. */
+static noinline int mercury_enqueue_ask(struct sk_buff *skb, struct Qdisc *sch,
+					struct mercury_ask ask, struct sk_buff **to_free)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+
+	if (unlikely(q->split && skb_is_gso(skb)))
+		return mercury_enqueue_split(skb, sch, ask, to_free);
+	if (ask.layer)
+		return mercury_enqueue_band(skb, sch, ask, to_free);
+	return mercury_enqueue_child(skb, sch, to_free);
+}
+
+static noinline int mercury_enqueue_classified(struct sk_buff *skb, struct Qdisc *sch,
+					       struct sk_buff **to_free)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct mercury_ask ask;
+	int ret;
+
+	if (mercury_classify(skb, sch, &ask, &ret)) {
+		if (skb_is_tcp_pure_ack(skb))
+			ask = mercury_ask_ack(q, skb, ask);
+		return mercury_enqueue_ask(skb, sch, ask, to_free);
+	}
+	if (ret & __NET_XMIT_BYPASS) {
+		q->drop_filter++;
+		qdisc_qstats_drop(sch);
+	}
+	__qdisc_drop(skb, to_free);
+	return ret;
 }
 
 static int mercury_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	struct mercury_ask ask;
-	int ret;
 
-	if (unlikely(!mercury_classify(skb, sch, &ask, &ret))) {
-		if (ret & __NET_XMIT_BYPASS) {
-			q->drop_filter++;
-			qdisc_qstats_drop(sch);
-		}
-		__qdisc_drop(skb, to_free);
-		return ret;
-	}
-	if (ask.layer > 1 && q->config.ack_first && skb_is_tcp_pure_ack(skb)) {
-		ask.layer = 1;
-		q->core->job[min_t(u32, ask.job, q->core->jobs - 1)].acks++;
-	}
-	if (unlikely(q->split && skb_is_gso(skb)))
-		return mercury_enqueue_split(skb, sch, ask, to_free);
-	if (ask.layer)
-		return mercury_enqueue_band(skb, sch, ask, to_free);
-	return mercury_enqueue_child(skb, sch, to_free);
+	if (unlikely(TC_H_MAJ(skb->priority) == q->major || rcu_access_pointer(q->filter_list)))
+		return mercury_enqueue_classified(skb, sch, to_free);
+	ask = mercury_ask_key(q, skb);
+	if (unlikely(skb_is_tcp_pure_ack(skb)))
+		ask = mercury_ask_ack(q, skb, ask);
+	if (sch->q.qlen || !ask.layer || q->split)
+		return mercury_enqueue_ask(skb, sch, ask, to_free);
+	mercury_stamp(skb, ask);
+	q->only = skb;
+	mercury_hold(sch, 1, qdisc_pkt_len(skb));
+	return NET_XMIT_SUCCESS;
 }
 
 /* --- Dequeue ------------------------------------------------------------- */
@@ -561,68 +693,128 @@ static void mercury_link_take(struct mercury_sched *q, u32 len, u64 now)
 	q->next_send = max(q->next_send, earliest) + psched_l2t_ns(&q->rate, len);
 }
 
-static void mercury_mark_ce(struct mercury_sched *q, struct sk_buff *skb,
-			    struct mercury_band *band, u64 now)
+static noinline void mercury_mark_ce(struct mercury_band *band, struct sk_buff *skb)
 {
-	u64 sojourn = now - mercury_cb(skb)->enqueued;
-
-	if (sojourn > q->config.ce_threshold && INET_ECN_set_ce(skb))
+	if (INET_ECN_set_ce(skb))
 		band->count.ce_marks++;
 }
 
-/* The next packet of a job that has some. */
-static struct sk_buff *mercury_dequeue_job(struct mercury_sched *q, u32 j, u64 now)
+/* A packet, which was due then, leaves its band and the qdisc. */
+static __always_inline void mercury_send(struct Qdisc *sch, struct mercury_job *job,
+					 struct mercury_band *band, bool rescued,
+					 struct sk_buff *skb, u64 due, u64 now)
 {
-	struct mercury_core *core = q->core;
-	struct mercury_job *job = &core->job[j];
-	struct mercury_place at = { .job = j, .band = mercury_job_next(core, job, now) };
-	struct mercury_band *band = mercury_core_band(core, at);
-	struct sk_buff *skb = mercury_band_head(band);
-	u64 next_due = MERCURY_TIME_NONE;
+	struct mercury_sched *q = qdisc_priv(sch);
+	u64 sojourn = now - mercury_cb(skb)->enqueued;
+	u32 len = qdisc_pkt_len(skb), segments = mercury_pkt_segs(skb);
 
-	mercury_core_sent(core, at, qdisc_pkt_len(skb), mercury_cb(skb)->enqueued, now);
-	mercury_unlink(skb);
-	if (!list_empty(&band->queue))
-		next_due = mercury_skb_due(mercury_band_head(band), band);
-	mercury_core_take(core, at, mercury_skb_size(skb), next_due);
-	mercury_mark_ce(q, skb, band, now);
+	mercury_job_sent(job, band, rescued, len, segments, due, sojourn, now);
+	mercury_core_charge(q->core, job->number, mercury_job_cost(job, len));
+	mercury_hold(sch, -1, -(int)len);
+	_bstats_update(&sch->bstats, len, segments);
+	if (unlikely(sojourn > q->config.ce_threshold))
+		mercury_mark_ce(band, skb);
+}
+
+static __always_inline struct sk_buff *mercury_dequeue_only(struct Qdisc *sch, u64 now)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct sk_buff *skb = q->only;
+	struct mercury_place at = mercury_place_again(q->core, skb);
+	struct mercury_band *band = mercury_band_at(at);
+
+	q->only = NULL;
+	mercury_core_catch_up(q->core, at.job->number);
+	mercury_send(sch, at.job, band, false, skb, mercury_skb_due(skb, band), now);
 	return skb;
 }
 
-static struct sk_buff *mercury_dequeue(struct Qdisc *sch)
+/* The next packet of a job that has some. */
+static struct sk_buff *mercury_dequeue_job(struct Qdisc *sch, struct mercury_job *job, u64 now)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct mercury_pick pick = mercury_job_next(q->core, job, now);
+	struct mercury_band *band = &job->bands[pick.band];
+	struct sk_buff *skb = mercury_band_head(band);
+	u64 due = band->due, next_due = MERCURY_TIME_NONE;
+
+	mercury_unlink(skb);
+	if (!list_empty(&band->queue))
+		next_due = mercury_skb_due(mercury_band_head(band), band);
+	mercury_core_take(q->core, job, pick.band, mercury_skb_size(skb), next_due);
+	mercury_send(sch, job, band, pick.rescued, skb, due, now);
+	return skb;
+}
+
+static struct sk_buff *mercury_dequeue_child(struct Qdisc *sch)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct sk_buff *skb = qdisc_dequeue_peeked(q->child);
+	u32 len;
+
+	if (!skb) {
+		/* It holds its packets back, and will wake the device. */
+		mercury_core_sleep(q->core, MERCURY_DEFAULT);
+		return NULL;
+	}
+	len = qdisc_pkt_len(skb);
+	mercury_core_charge(q->core, MERCURY_DEFAULT, mercury_default_cost(q->core, len));
+	mercury_hold(sch, -1, -(int)len);
+	qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+/* The next packet of whoever is furthest behind its share and has one. */
+static noinline struct sk_buff *mercury_dequeue_user(struct Qdisc *sch, u64 now)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	struct sk_buff *skb;
 	int user;
-	u64 now;
 
-	if (!sch->q.qlen)
-		return NULL;
-	now = ktime_get_ns();
-	if (q->config.rate && !mercury_link_is_free(sch, now))
-		return NULL;
 	if (q->child->q.qlen)
 		mercury_core_wake(q->core, MERCURY_DEFAULT);
 	while ((user = mercury_core_next(q->core)) >= 0) {
-		if (user == MERCURY_DEFAULT)
-			skb = qdisc_dequeue_peeked(q->child);
-		else
-			skb = mercury_dequeue_job(q, user, now);
-		if (likely(skb))
-			goto send;
-		/* The child holds its packets back, and will wake the device. */
-		mercury_core_sleep(q->core, MERCURY_DEFAULT);
+		if (user != MERCURY_DEFAULT)
+			return mercury_dequeue_job(sch, &q->core->job[user], now);
+		skb = mercury_dequeue_child(sch);
+		if (skb)
+			return skb;
 	}
 	return NULL;
+}
 
-send:
-	mercury_core_charge(q->core, user, qdisc_pkt_len(skb));
-	if (q->config.rate)
+static noinline struct sk_buff *mercury_dequeue_shaped(struct Qdisc *sch, u64 now)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	struct sk_buff *skb;
+
+	if (!mercury_link_is_free(sch, now))
+		return NULL;
+	mercury_queue_only(q);
+	skb = mercury_dequeue_user(sch, now);
+	if (skb) {
 		mercury_link_take(q, qdisc_pkt_len(skb), now);
-	mercury_hold(sch, -1, -(int)qdisc_pkt_len(skb));
-	q->was_idle = !sch->q.qlen;
-	qdisc_bstats_update(sch, skb);
+		q->was_idle = !sch->q.qlen;
+	}
 	return skb;
+}
+
+static noinline struct sk_buff *mercury_dequeue_some(struct Qdisc *sch)
+{
+	struct mercury_sched *q = qdisc_priv(sch);
+	u64 now = ktime_get_ns();
+
+	if (q->config.rate)
+		return mercury_dequeue_shaped(sch, now);
+	if (!q->only)
+		return mercury_dequeue_user(sch, now);
+	return mercury_dequeue_only(sch, now);
+}
+
+/* The kernel asks until there is nothing more: say so without ado. */
+static struct sk_buff *mercury_dequeue(struct Qdisc *sch)
+{
+	return sch->q.qlen ? mercury_dequeue_some(sch) : NULL;
 }
 
 /* --- Change -------------------------------------------------------------- */
@@ -717,23 +909,24 @@ static int mercury_obey(const struct mercury_rule *rule, const struct nlattr *at
 	return 0;
 }
 
-/* One run of bits: then the number just above it is a power of two, or 2^32. */
-static bool mercury_is_one_run(u32 mask)
+/* One run of so many bits at most: then the bit above it is the only one in the sum. */
+static bool mercury_is_run(u32 mask, u32 bits)
 {
 	u64 above = (u64)mask + (mask & -mask);
 
-	return !(above & (above - 1));
+	return !(above & (above - 1)) && hweight32(mask) <= bits;
 }
 
 static int mercury_check_masks(const struct mercury_config *config,
 			       struct netlink_ext_ack *extack)
 {
-	if (!mercury_is_one_run(config->mask)) {
-		NL_SET_ERR_MSG_MOD(extack, "mask must be one run of bits");
+	if (!mercury_is_run(config->mask, MERCURY_MASK_BITS)) {
+		NL_SET_ERR_MSG_MOD(extack, "mask must be one run of 1 to 16 bits");
 		return -EINVAL;
 	}
-	if (!mercury_is_one_run(config->job_mask)) {
-		NL_SET_ERR_MSG_MOD(extack, "job_mask must be one run of bits, or 0 for one job");
+	if (!mercury_is_run(config->job_mask, MERCURY_JOB_MASK_BITS)) {
+		NL_SET_ERR_MSG_MOD(extack,
+				   "job_mask must be one run of 1 to 8 bits, or 0 for one job");
 		return -EINVAL;
 	}
 	if (config->mask & config->job_mask) {
@@ -820,36 +1013,33 @@ static struct mercury_core *mercury_core_alloc(u32 jobs, u32 bands,
 	return core;
 }
 
-/* Move every packet to the place that it asks for among the new bands. */
-static void mercury_move_packets(struct mercury_core *to, struct mercury_core *from)
+/* Move the packets of a band to the places that they ask for in another core. */
+static void mercury_move_band(struct mercury_core *to, struct mercury_band *from)
 {
-	struct mercury_place at;
+	struct sk_buff *skb, *next;
 
-	for (at.job = 0; at.job < from->jobs; at.job++) {
-		for (at.band = 0; at.band < from->bands; at.band++) {
-			struct mercury_band *band = mercury_core_band(from, at);
-			struct sk_buff *skb, *next;
-
-			list_for_each_entry_safe(skb, next, &band->queue, list) {
-				struct mercury_place there =
-					mercury_place_of(to, mercury_cb(skb)->ask);
-				struct mercury_band *home = mercury_core_band(to, there);
-
-				list_move_tail(&skb->list, &home->queue);
-				mercury_core_put(to, there, mercury_skb_size(skb),
-						 mercury_skb_due(skb, home));
-			}
-		}
+	list_for_each_entry_safe(skb, next, &from->queue, list) {
+		mercury_unlink(skb);
+		mercury_put(to, skb, mercury_place_again(to, skb));
 	}
 }
 
-static void mercury_set_band_deadline(struct mercury_core *core, struct mercury_place at, u64 time)
+static void mercury_move_packets(struct mercury_core *to, struct mercury_core *from)
 {
-	struct mercury_band *band = mercury_core_band(core, at);
+	u32 j, b;
+
+	for (j = 0; j < from->jobs; j++)
+		for (b = 0; b < from->bands; b++)
+			mercury_move_band(to, &from->job[j].bands[b]);
+}
+
+static void mercury_set_band_deadline(struct mercury_job *job, u32 b, u64 time)
+{
+	struct mercury_band *band = &job->bands[b];
 
 	band->deadline = time;
 	if (band->qlen)
-		mercury_core_head_due(core, at, mercury_skb_due(mercury_band_head(band), band));
+		mercury_band_set_due(job, b, mercury_skb_due(mercury_band_head(band), band));
 }
 
 static void mercury_set_deadlines(struct mercury_core *core, const struct nlattr *deadlines)
@@ -860,12 +1050,11 @@ static void mercury_set_deadlines(struct mercury_core *core, const struct nlattr
 	nla_for_each_nested(attr, deadlines, rest) {
 		struct mercury_deadline d = mercury_get_deadline(attr);
 		bool every = d.job == MERCURY_EVERY_JOB;
-		u32 last_job = every ? core->jobs - 1 : d.job;
-		struct mercury_place at;
+		u32 b, j, last_job = every ? core->jobs - 1 : d.job;
 
-		for (at.job = every ? 0 : d.job; at.job <= last_job; at.job++)
-			for (at.band = d.first; at.band <= d.last; at.band++)
-				mercury_set_band_deadline(core, at, d.time);
+		for (j = every ? 0 : d.job; j <= last_job; j++)
+			for (b = d.first; b <= d.last; b++)
+				mercury_set_band_deadline(&core->job[j], b, d.time);
 	}
 }
 
@@ -891,7 +1080,7 @@ static void mercury_apply(struct Qdisc *sch, const struct mercury_config *config
 		mercury_set_rate(sch, config->rate);
 	q->config = *config;
 	q->core->default_share = config->default_share;
-	q->core->rescue = config->rescue;
+	mercury_core_set_rescue(q->core, config->rescue);
 	q->mask_shift = __ffs(config->mask);
 	q->job_shift = config->job_mask ? __ffs(config->job_mask) : 0;
 	q->split = config->split_gso == MERCURY_SPLIT_ON ||
@@ -900,14 +1089,16 @@ static void mercury_apply(struct Qdisc *sch, const struct mercury_config *config
 	sch->limit = config->limit;
 }
 
-/* Push out what a change has made too many, and tell the parents. */
-static void mercury_shrink(struct Qdisc *sch, u32 job)
+/* Push out what a change of limits has made too many, and tell the parents. */
+static void mercury_shrink(struct Qdisc *sch, struct mercury_job *job)
 {
+	struct mercury_sched *q = qdisc_priv(sch);
 	struct mercury_tally lost = {};
 	struct mercury_place from;
 	struct sk_buff *skb;
 
-	while ((skb = mercury_push_out(sch, job, &from))) {
+	while (mercury_is_over_limit(q, job)) {
+		skb = mercury_push_out(sch, job, &from);
 		lost.packets++;
 		lost.bytes += qdisc_pkt_len(skb);
 		qdisc_qstats_drop(sch);
@@ -938,6 +1129,7 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	}
 
 	sch_tree_lock(sch);
+	mercury_queue_only(q);
 	if (old) {
 		mercury_core_inherit(old, q->core);
 		mercury_move_packets(old, q->core);
@@ -947,7 +1139,7 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	if (tb[TCA_MERCURY_DEADLINES])
 		mercury_set_deadlines(q->core, tb[TCA_MERCURY_DEADLINES]);
 	for (j = 0; j < config.jobs; j++)
-		mercury_shrink(sch, j);
+		mercury_shrink(sch, &q->core->job[j]);
 	sch_tree_unlock(sch);
 
 	kvfree(old);
@@ -1024,6 +1216,8 @@ static int mercury_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ex
 
 	qdisc_watchdog_init(&q->watchdog, sch);
 	q->was_idle = true;
+	/* A qdisc that the kernel makes by default has no handle. */
+	q->major = sch->handle ?: TC_H_MIN_MASK;
 	err = tcf_block_get(&q->block, &q->filter_list, sch, extack);
 	if (err)
 		return err;
@@ -1036,24 +1230,30 @@ static int mercury_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ex
 	return opt ? mercury_change(sch, opt, extack) : 0;
 }
 
+static void mercury_purge_job(struct Qdisc *sch, struct mercury_job *job)
+{
+	while (job->qlen) {
+		struct mercury_place last = { job, mercury_job_last(job) };
+		struct sk_buff *skb = mercury_cut_tail(sch, last);
+
+		rtnl_kfree_skbs(skb, skb);
+	}
+}
+
 static void mercury_reset(struct Qdisc *sch)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_place at;
-	struct sk_buff *skb;
+	u32 j;
 
 	qdisc_watchdog_cancel(&q->watchdog);
 	q->next_send = 0;
 	q->was_idle = true;
-	for (at.job = 0; q->core && at.job < q->core->jobs; at.job++) {
-		while (q->core->job[at.job].qlen) {
-			at.band = mercury_job_last(&q->core->job[at.job]);
-			skb = mercury_cut_tail(sch, at);
-			rtnl_kfree_skbs(skb, skb);
-		}
-	}
-	if (q->core)
+	if (q->core) {
+		mercury_queue_only(q);
+		for (j = 0; j < q->core->jobs; j++)
+			mercury_purge_job(sch, &q->core->job[j]);
 		mercury_core_clear(q->core);
+	}
 	if (q->child)
 		qdisc_reset(q->child);
 	sch->q.qlen = 0;
@@ -1160,13 +1360,14 @@ struct mercury_totals {
 	u32 qlen;
 };
 
-static void mercury_total_job(struct Qdisc *sch, u32 j, struct mercury_totals *totals)
+static void mercury_total_job(struct Qdisc *sch, const struct mercury_job *job,
+			      struct mercury_totals *totals)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	const struct mercury_job *job = &q->core->job[j];
 	u32 b;
 
 	sch_tree_lock(sch);
+	mercury_queue_only(q);
 	for (b = 0; b < q->core->bands; b++) {
 		mercury_count_add(&totals->count, &job->bands[b].count);
 		totals->backlog += job->bands[b].backlog;
@@ -1204,7 +1405,7 @@ static int mercury_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 	u32 j;
 
 	for (j = 0; j < core->jobs; j++)
-		mercury_total_job(sch, j, &totals);
+		mercury_total_job(sch, &core->job[j], &totals);
 	if (!nest ||
 	    mercury_put_stat(d, TCA_MERCURY_STATS_MEMORY, totals.memory) ||
 	    mercury_put_stat(d, TCA_MERCURY_STATS_MEMORY_PEAK, core->memory_peak) ||
@@ -1228,15 +1429,14 @@ static int mercury_dump_stats(struct Qdisc *sch, struct gnet_dump *d)
 static unsigned long mercury_class_find(struct Qdisc *sch, u32 classid)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	u32 job, minor = TC_H_MIN(classid);
-	struct mercury_place at;
+	u32 job, band, minor = TC_H_MIN(classid);
 
 	if (minor == MERCURY_MINOR_DEFAULT)
 		return minor;
 	if (mercury_minor_is_job(minor, &job))
 		return job < q->core->jobs ? minor : 0;
-	if (mercury_minor_is_band(minor, &at))
-		return at.job < q->core->jobs && at.band < q->core->bands ? minor : 0;
+	if (mercury_minor_is_band(minor, &job, &band))
+		return job < q->core->jobs && band < q->core->bands ? minor : 0;
 	return 0;
 }
 
@@ -1255,7 +1455,10 @@ static struct tcf_block *mercury_tcf_block(struct Qdisc *sch, unsigned long cl,
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 
-	return cl ? NULL : q->block;
+	if (!cl)
+		return q->block;
+	NL_SET_ERR_MSG_MOD(extack, "filters go to the qdisc, not to its classes");
+	return NULL;
 }
 
 static int mercury_graft(struct Qdisc *sch, unsigned long cl, struct Qdisc *new,
@@ -1327,35 +1530,32 @@ static int mercury_check_class(unsigned long cl, struct nlattr **tb,
 	return 0;
 }
 
-static void mercury_change_job(struct Qdisc *sch, u32 j, struct nlattr **tb)
+static void mercury_change_job(struct Qdisc *sch, struct mercury_job *job, struct nlattr **tb)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 
 	if (tb[TCA_MERCURY_CLASS_WEIGHT])
-		mercury_job_set_weight(q->core, j, nla_get_u32(tb[TCA_MERCURY_CLASS_WEIGHT]));
+		mercury_job_set_weight(q->core, job, nla_get_u32(tb[TCA_MERCURY_CLASS_WEIGHT]));
 	if (tb[TCA_MERCURY_CLASS_LIMIT])
-		q->core->job[j].limit = nla_get_u32(tb[TCA_MERCURY_CLASS_LIMIT]);
-	mercury_shrink(sch, j);
+		job->limit = nla_get_u32(tb[TCA_MERCURY_CLASS_LIMIT]);
+	mercury_shrink(sch, job);
 }
 
-static void mercury_change_band(struct Qdisc *sch, struct mercury_place at, struct nlattr **tb)
+static void mercury_change_band(struct mercury_job *job, u32 b, struct nlattr **tb)
 {
-	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_band *band = mercury_core_band(q->core, at);
-
 	if (tb[TCA_MERCURY_CLASS_DEADLINE])
-		mercury_set_band_deadline(q->core, at,
-					  nla_get_u64(tb[TCA_MERCURY_CLASS_DEADLINE]));
+		mercury_set_band_deadline(job, b, nla_get_u64(tb[TCA_MERCURY_CLASS_DEADLINE]));
 	/* What is queued beyond a new limit may stay; what comes is dropped. */
 	if (tb[TCA_MERCURY_CLASS_LIMIT])
-		band->limit = nla_get_u32(tb[TCA_MERCURY_CLASS_LIMIT]);
+		job->bands[b].limit = nla_get_u32(tb[TCA_MERCURY_CLASS_LIMIT]);
 }
 
 static int mercury_change_class(struct Qdisc *sch, u32 classid, u32 parent, struct nlattr **tca,
 				unsigned long *arg, struct netlink_ext_ack *extack)
 {
+	struct mercury_sched *q = qdisc_priv(sch);
 	struct nlattr *tb[TCA_MERCURY_CLASS_MAX + 1];
-	struct mercury_place at;
+	u32 j, b;
 	int err;
 
 	if (!*arg) {
@@ -1374,12 +1574,11 @@ static int mercury_change_class(struct Qdisc *sch, u32 classid, u32 parent, stru
 		return err;
 
 	sch_tree_lock(sch);
-	if (mercury_minor_is_job(*arg, &at.job)) {
-		mercury_change_job(sch, at.job, tb);
-	} else {
-		mercury_minor_is_band(*arg, &at);
-		mercury_change_band(sch, at, tb);
-	}
+	mercury_queue_only(q);
+	if (mercury_minor_is_job(*arg, &j))
+		mercury_change_job(sch, &q->core->job[j], tb);
+	else if (mercury_minor_is_band(*arg, &j, &b))
+		mercury_change_band(&q->core->job[j], b, tb);
 	sch_tree_unlock(sch);
 	return 0;
 }
@@ -1428,20 +1627,19 @@ static void mercury_walk(struct Qdisc *sch, struct qdisc_walker *arg)
 	tc_qdisc_stats_dump(sch, MERCURY_MINOR_DEFAULT, arg);
 }
 
-static int mercury_put_job(struct sk_buff *skb, const struct mercury_core *core, u32 j)
+static int mercury_put_job(struct sk_buff *skb, const struct mercury_job *job)
 {
-	return nla_put_u32(skb, TCA_MERCURY_CLASS_JOB, j) ||
-	       nla_put_u32(skb, TCA_MERCURY_CLASS_WEIGHT, core->job[j].weight) ||
-	       nla_put_u32(skb, TCA_MERCURY_CLASS_LIMIT, core->job[j].limit);
+	return nla_put_u32(skb, TCA_MERCURY_CLASS_JOB, job->number) ||
+	       nla_put_u32(skb, TCA_MERCURY_CLASS_WEIGHT, job->weight) ||
+	       nla_put_u32(skb, TCA_MERCURY_CLASS_LIMIT, job->limit);
 }
 
-static int mercury_put_band(struct sk_buff *skb, struct mercury_core *core,
-			    struct mercury_place at)
+static int mercury_put_band(struct sk_buff *skb, const struct mercury_job *job, u32 b)
 {
-	const struct mercury_band *band = mercury_core_band(core, at);
+	const struct mercury_band *band = &job->bands[b];
 
-	return nla_put_u32(skb, TCA_MERCURY_CLASS_JOB, at.job) ||
-	       nla_put_u32(skb, TCA_MERCURY_CLASS_BAND, at.band) ||
+	return nla_put_u32(skb, TCA_MERCURY_CLASS_JOB, job->number) ||
+	       nla_put_u32(skb, TCA_MERCURY_CLASS_BAND, b) ||
 	       nla_put_u32(skb, TCA_MERCURY_CLASS_LIMIT, band->limit) ||
 	       nla_put_u64_64bit(skb, TCA_MERCURY_CLASS_DEADLINE, band->deadline,
 				 TCA_MERCURY_CLASS_PAD);
@@ -1451,9 +1649,9 @@ static int mercury_dump_class(struct Qdisc *sch, unsigned long cl, struct sk_buf
 			      struct tcmsg *tcm)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_place at;
 	struct nlattr *nest;
 	int err = 0;
+	u32 j, b;
 
 	tcm->tcm_parent = TC_H_ROOT;
 	tcm->tcm_handle = TC_H_MAKE(sch->handle, cl);
@@ -1462,10 +1660,10 @@ static int mercury_dump_class(struct Qdisc *sch, unsigned long cl, struct sk_buf
 		return -EMSGSIZE;
 	if (cl == MERCURY_MINOR_DEFAULT)
 		tcm->tcm_info = q->child->handle;
-	else if (mercury_minor_is_job(cl, &at.job))
-		err = mercury_put_job(skb, q->core, at.job);
-	else if (mercury_minor_is_band(cl, &at))
-		err = mercury_put_band(skb, q->core, at);
+	else if (mercury_minor_is_job(cl, &j))
+		err = mercury_put_job(skb, &q->core->job[j]);
+	else if (mercury_minor_is_band(cl, &j, &b))
+		err = mercury_put_band(skb, &q->core->job[j], b);
 	if (err) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;
@@ -1481,13 +1679,13 @@ static int mercury_dump_default_stats(struct Qdisc *child, struct gnet_dump *d)
 	return 0;
 }
 
-static void mercury_total_band(struct Qdisc *sch, struct mercury_place at,
+static void mercury_total_band(struct Qdisc *sch, const struct mercury_band *band,
 			       struct mercury_totals *totals)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	const struct mercury_band *band = mercury_core_band(q->core, at);
 
 	sch_tree_lock(sch);
+	mercury_queue_only(q);
 	totals->count = band->count;
 	totals->backlog = band->backlog;
 	totals->qlen = band->qlen;
@@ -1512,20 +1710,20 @@ static int mercury_dump_class_stats(struct Qdisc *sch, unsigned long cl, struct 
 	struct gnet_stats_basic_sync basic;
 	struct mercury_totals totals = {};
 	struct gnet_stats_queue queue = {};
-	struct mercury_place at;
 	struct nlattr *nest;
 	bool is_job;
+	u32 j, b;
 
 	if (cl == MERCURY_MINOR_DEFAULT)
 		return mercury_dump_default_stats(q->child, d);
-	is_job = mercury_minor_is_job(cl, &at.job);
+	is_job = mercury_minor_is_job(cl, &j);
 	if (is_job)
-		mercury_total_job(sch, at.job, &totals);
-	else if (mercury_minor_is_band(cl, &at))
-		mercury_total_band(sch, at, &totals);
+		mercury_total_job(sch, &q->core->job[j], &totals);
+	else if (mercury_minor_is_band(cl, &j, &b))
+		mercury_total_band(sch, &q->core->job[j].bands[b], &totals);
 
 	gnet_stats_basic_sync_init(&basic);
-	_bstats_update(&basic, totals.count.bytes, totals.count.packets);
+	_bstats_update(&basic, totals.count.bytes, totals.count.segments);
 	queue.backlog = totals.backlog;
 	queue.drops = totals.count.drop_limit + totals.count.drop_memory;
 	if (gnet_stats_copy_basic(d, NULL, &basic, false) < 0 ||

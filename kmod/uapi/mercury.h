@@ -23,7 +23,9 @@
  * min(L, bands) - 1 of job min(job, jobs - 1). Band 0 is sent first.
  */
 #define MERCURY_MASK_DEFAULT 0x0000ffffU
+#define MERCURY_MASK_BITS 16 /* at most, in one run */
 #define MERCURY_JOB_MASK_DEFAULT 0x00ff0000U
+#define MERCURY_JOB_MASK_BITS 8 /* at most, in one run; none: one job */
 
 /* Where the key comes from (TCA_MERCURY_KEY). */
 enum mercury_key {
@@ -83,8 +85,8 @@ enum {
 	TCA_MERCURY_LIMIT,	   /* u32, packets in all bands */
 	TCA_MERCURY_MEMORY_LIMIT,  /* u32, bytes of truesize in all bands */
 	TCA_MERCURY_KEY,	   /* u8, enum mercury_key */
-	TCA_MERCURY_MASK,	   /* u32, one run of bits */
-	TCA_MERCURY_JOB_MASK,	   /* u32, one run of bits, or 0: one job */
+	TCA_MERCURY_MASK,	   /* u32 */
+	TCA_MERCURY_JOB_MASK,	   /* u32 */
 	TCA_MERCURY_DEFAULT_SHARE, /* u32, per cent */
 	TCA_MERCURY_RESCUE,	   /* u32, per cent; 0: off */
 	TCA_MERCURY_RATE,	   /* u64, bytes a second; 0: no shaping */

@@ -42,31 +42,31 @@ std::uint64_t Queue::due(const Packet& packet, const mercury_band& band) {
     return band.deadline == MERCURY_TIME_NONE ? MERCURY_TIME_NONE : packet.enqueued + band.deadline;
 }
 
-std::deque<Packet>& Queue::packets_of(mercury_place at) {
+std::deque<Packet>& Queue::packets_of(Place at) {
     return packets_[std::size_t{at.job} * core_->bands + at.band];
 }
 
-const std::deque<Packet>& Queue::packets(mercury_place at) const {
+const std::deque<Packet>& Queue::packets(Place at) const {
     return packets_[std::size_t{at.job} * core_->bands + at.band];
 }
 
-void Queue::put(mercury_place at, Packet packet) {
+void Queue::put(Place at, Packet packet) {
     packets_of(at).push_back(packet);
-    mercury_core_put(core_.get(), at, packet.size, due(packet, band(at)));
+    mercury_core_put(core_.get(), &job(at.job), at.band, packet.size, due(packet, band(at)));
 }
 
 Sent Queue::take(std::uint32_t j, std::uint64_t now) {
-    const mercury_place at{j, static_cast<std::uint32_t>(
-                                  mercury_job_next(core_.get(), &job(j), now))};
+    const mercury_pick pick = mercury_job_next(core_.get(), &job(j), now);
+    const Place at{j, pick.band};
     auto& queue = packets_of(at);
     const Packet packet = queue.front();
-    const std::uint64_t rescued = band(at).count.rescued;
-    mercury_core_sent(core_.get(), at, packet.size.bytes, packet.enqueued, now);
+    mercury_job_sent(&job(j), &band(at), pick.rescued, packet.size.bytes, 1,
+                     band(at).due, now - packet.enqueued, now);
     queue.pop_front();
-    mercury_core_take(core_.get(), at, packet.size,
+    mercury_core_take(core_.get(), &job(j), pick.band, packet.size,
                       queue.empty() ? MERCURY_TIME_NONE : due(queue.front(), band(at)));
-    mercury_core_charge(core_.get(), j, packet.size.bytes);
-    return {packet, at, band(at).count.rescued != rescued};
+    mercury_core_charge(core_.get(), j, mercury_job_cost(&job(j), packet.size.bytes));
+    return {packet, at, pick.rescued};
 }
 
 std::optional<Sent> Queue::take(std::uint64_t now) {
@@ -78,18 +78,18 @@ std::optional<Sent> Queue::take(std::uint64_t now) {
 }
 
 Packet Queue::push_out(std::uint64_t limit, bool by_memory) {
-    const auto j = static_cast<std::uint32_t>(mercury_core_victim(core_.get(), limit, by_memory));
-    const mercury_place at{j, static_cast<std::uint32_t>(mercury_job_last(&job(j)))};
+    mercury_job* victim = mercury_core_victim(core_.get(), limit, by_memory);
+    const Place at{victim->number, mercury_job_last(victim)};
     const Packet packet = packets_of(at).back();
     packets_of(at).pop_back();
-    mercury_core_drop(core_.get(), at, packet.size);
+    mercury_core_drop(core_.get(), victim, at.band, packet.size);
     return packet;
 }
 
-void Queue::set_deadline(mercury_place at, std::uint64_t deadline) {
+void Queue::set_deadline(Place at, std::uint64_t deadline) {
     band(at).deadline = deadline;
     if (!packets(at).empty()) {
-        mercury_core_head_due(core_.get(), at, due(packets(at).front(), band(at)));
+        mercury_band_set_due(&job(at.job), at.band, due(packets(at).front(), band(at)));
     }
 }
 
@@ -117,8 +117,10 @@ void Queue::check_heap(const mercury_job& job) const {
     for (std::uint32_t i = 0; i < job.heap_len; ++i) {
         const mercury_heap_entry& entry = job.heap[i];
         require(entry.band < core_->bands, "heap entries name bands");
-        require(job.bands[entry.band].heap_at == i + 1, "bands know their place in the heap");
-        require(entry.due <= job.bands[entry.band].due, "heap times are not later than due times");
+        const mercury_band& band = job.bands[entry.band];
+        require(band.heap_at == i, "bands know their place in the heap");
+        require(band.heap_due == entry.due, "bands know what the heap has for them");
+        require(entry.due <= band.due, "heap times are not later than due times");
         require(i == 0 || job.heap[(i - 1) / 2].due <= entry.due, "the heap is a heap");
     }
 }
@@ -127,6 +129,7 @@ void Queue::check_job(std::uint32_t j) const {
     const mercury_job& job = core_->job[j];
     std::uint64_t memory = 0;
     std::uint32_t qlen = 0;
+    std::uint32_t in_heap = 0;
     for (std::uint32_t b = 0; b < core_->bands; ++b) {
         const mercury_band& band = job.bands[b];
         const auto& queue = packets({j, b});
@@ -142,8 +145,9 @@ void Queue::check_job(std::uint32_t j) const {
         require(bit == !queue.empty(), "the bitmap is the occupancy");
         require(band.due == (queue.empty() ? MERCURY_TIME_NONE : due(queue.front(), band)),
                 "due is of the head");
-        require(band.due == MERCURY_TIME_NONE || band.heap_at != 0,
+        require(band.due == MERCURY_TIME_NONE || band.heap_due != MERCURY_TIME_NONE,
                 "bands that can be overdue are in the heap");
+        in_heap += band.heap_due != MERCURY_TIME_NONE ? 1 : 0;
     }
     for (std::size_t w = 0; w < MERCURY_WORDS; ++w) {
         require(((job.words & BIT(w)) != 0) == (job.occupied[w] != 0), "the upper bitmap");
@@ -151,6 +155,7 @@ void Queue::check_job(std::uint32_t j) const {
     require(job.qlen == qlen, "job qlen");
     require(job.memory == memory, "job memory");
     require(((core_->active & BIT_ULL(j)) != 0) == (qlen != 0), "jobs with packets are active");
+    require(job.heap_len == in_heap, "the heap has just these bands");
     check_heap(job);
 }
 

@@ -15,8 +15,16 @@ extern "C" {
 #include "mercury_core.h"
 #pragma GCC diagnostic pop
 }
+#undef min
+#undef max
 
 namespace mercury::test {
+
+// Where a packet is queued.
+struct Place {
+    std::uint32_t job;
+    std::uint32_t band;
+};
 
 struct Packet {
     std::uint64_t id;
@@ -28,7 +36,7 @@ struct Packet {
 // A packet that has left, and how.
 struct Sent {
     Packet packet;
-    mercury_place from;
+    Place from;
     bool rescued;
 };
 
@@ -39,10 +47,10 @@ public:
 
     mercury_core& core() { return *core_; }
     mercury_job& job(std::uint32_t j) { return core_->job[j]; }
-    mercury_band& band(mercury_place at) { return *mercury_core_band(core_.get(), at); }
-    const std::deque<Packet>& packets(mercury_place at) const;
+    mercury_band& band(Place at) { return job(at.job).bands[at.band]; }
+    const std::deque<Packet>& packets(Place at) const;
 
-    void put(mercury_place at, Packet packet);
+    void put(Place at, Packet packet);
     // The job or default class to send next, or -1.
     int next() const { return mercury_core_next(core_.get()); }
     // The next packet of a job with packets, at this time; the link is charged for it.
@@ -51,7 +59,7 @@ public:
     std::optional<Sent> take(std::uint64_t now);
     // The packet that goes first when a limit, of packets or of truesize, is exceeded.
     Packet push_out(std::uint64_t limit, bool by_memory);
-    void set_deadline(mercury_place at, std::uint64_t deadline);
+    void set_deadline(Place at, std::uint64_t deadline);
     void resize(std::uint32_t jobs, std::uint32_t bands);
     void clear();
 
@@ -66,7 +74,7 @@ private:
 
     static Core make(std::uint32_t jobs, std::uint32_t bands);
     static std::uint64_t due(const Packet& packet, const mercury_band& band);
-    std::deque<Packet>& packets_of(mercury_place at);
+    std::deque<Packet>& packets_of(Place at);
     void check_job(std::uint32_t j) const;
     void check_heap(const mercury_job& job) const;
 

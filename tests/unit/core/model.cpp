@@ -34,7 +34,7 @@ std::uint64_t Model::due(const Packet& packet, const Band& band) {
     return band.deadline == MERCURY_TIME_NONE ? MERCURY_TIME_NONE : packet.enqueued + band.deadline;
 }
 
-void Model::put(mercury_place at, Packet packet) {
+void Model::put(Place at, Packet packet) {
     if (!has_packets(at.job)) {
         jobs_[at.job].start = std::max(jobs_[at.job].start, now_);
     }
@@ -83,7 +83,7 @@ std::set<std::uint32_t> Model::may_send(std::uint32_t j, std::uint64_t now) cons
 
 void Model::count_sent(Band& band, const Packet& packet, std::uint64_t now, bool rescued) {
     mercury_counters& count = band.count;
-    ++count.packets;
+    ++count.segments;
     count.bytes += packet.size.bytes;
     std::uint32_t bucket = 0;
     while (bucket + 1 < MERCURY_SOJOURN_BUCKETS &&
@@ -116,7 +116,7 @@ std::uint32_t Model::active_weights() const {
     return sum;
 }
 
-Sent Model::take(mercury_place from, std::uint64_t now) {
+Sent Model::take(Place from, std::uint64_t now) {
     Job& job = jobs_[from.job];
     Band& band = job.bands[from.band];
     const Packet packet = band.packets.front();
@@ -174,7 +174,7 @@ Packet Model::push_out(std::uint32_t j) {
     return packet;
 }
 
-void Model::set_deadline(mercury_place at, std::uint64_t deadline) {
+void Model::set_deadline(Place at, std::uint64_t deadline) {
     jobs_[at.job].bands[at.band].deadline = deadline;
 }
 

@@ -16,7 +16,7 @@ class Model {
 public:
     Model(std::uint32_t jobs, std::uint32_t bands);
 
-    void put(mercury_place at, Packet packet);
+    void put(Place at, Packet packet);
     void wake_default();
     void sleep_default() { default_awake_ = false; }
 
@@ -25,7 +25,7 @@ public:
     // Which bands of a job with packets may send next.
     std::set<std::uint32_t> may_send(std::uint32_t job, std::uint64_t now) const;
     // Carries out what was chosen; says what must have been sent.
-    Sent take(mercury_place from, std::uint64_t now);
+    Sent take(Place from, std::uint64_t now);
     void charge_default(std::uint32_t bytes);
 
     // The jobs that may be made to give up a packet.
@@ -33,7 +33,7 @@ public:
     // The last packet of a job's least urgent band with packets.
     Packet push_out(std::uint32_t job);
 
-    void set_deadline(mercury_place at, std::uint64_t deadline);
+    void set_deadline(Place at, std::uint64_t deadline);
     void set_weight(std::uint32_t job, std::uint32_t weight) { jobs_[job].weight = weight; }
     void set_default_share(std::uint32_t per_cent) { default_share_ = per_cent; }
     void set_rescue(std::uint32_t per_cent) { rescue_ = per_cent; }
@@ -42,7 +42,7 @@ public:
 
     bool has_packets(std::uint32_t job) const;
     std::size_t qlen() const;
-    const mercury_counters& count(mercury_place at) const { return jobs_[at.job].bands[at.band].count; }
+    const mercury_counters& count(Place at) const { return jobs_[at.job].bands[at.band].count; }
 
 private:
     struct Band {

@@ -34,7 +34,8 @@ std::map<std::uint32_t, std::uint64_t> share_out(Queue& queue,
         const auto user = static_cast<std::uint32_t>(queue.next());
         const mercury_size size = users.at(user);
         if (user == MERCURY_DEFAULT) {
-            mercury_core_charge(&queue.core(), MERCURY_DEFAULT, size.bytes);
+            mercury_core_charge(&queue.core(), MERCURY_DEFAULT,
+                            mercury_default_cost(&queue.core(), size.bytes));
         } else {
             queue.put({user, 0}, {0, size, 0});
             queue.take(user, 0);
@@ -89,7 +90,7 @@ TEST_CASE("jobs share the link by weight, the default class has its part of it")
     std::map<std::uint32_t, mercury_size> users;
     std::uint32_t weights = 0;
     for (const auto& [job, weight] : c.weights) {
-        mercury_job_set_weight(&queue.core(), job, weight);
+        mercury_job_set_weight(&queue.core(), &queue.job(job), weight);
         users[job] = small_default ? kGso : kPacket;
         weights += weight;
     }
@@ -109,7 +110,7 @@ TEST_CASE("jobs share the link by weight, the default class has its part of it")
 
 TEST_CASE("what one does not use goes to the others") {
     Queue queue(16, 64);
-    mercury_job_set_weight(&queue.core(), 0, 1000);
+    mercury_job_set_weight(&queue.core(), &queue.job(0), 1000);
     REQUIRE(share_out(queue, {{1, kPacket}}, 1 << 20)[1] >= 1 << 20);
 }
 
@@ -123,7 +124,7 @@ TEST_CASE("who was idle saves nothing up") {
 TEST_CASE("a user that wakes waits for one packet of the others, whatever the weights") {
     Queue queue(62, 64);
     for (std::uint32_t j = 1; j < 62; ++j) {
-        mercury_job_set_weight(&queue.core(), j, 1 + 16 * j);
+        mercury_job_set_weight(&queue.core(), &queue.job(j), 1 + 16 * j);
         for (int i = 0; i < 100; ++i) {
             queue.put({j, 0}, {0, kGso, 0});
         }
@@ -175,7 +176,7 @@ TEST_CASE("of several that are overdue, the one that was due first goes first") 
     for (std::uint64_t i = 0; i < order.size(); ++i) {
         queue.set_deadline({0, order[i]}, (i + 1) * kMs);
     }
-    queue.core().rescue = 100;
+    mercury_core_set_rescue(&queue.core(), 100);
     for (std::uint32_t b : {3U, 63U, 64U, 500U, 900U}) {
         queue.put({0, b}, {b, kPacket, 0});
     }
@@ -201,7 +202,7 @@ TEST_CASE("the head of a band decides when it is overdue") {
 TEST_CASE("rescued bytes stay below rescue per cent of what the job sends") {
     const auto rescue = GENERATE(1U, 10U, 50U, 99U);
     Queue queue(1, 64);
-    queue.core().rescue = rescue;
+    mercury_core_set_rescue(&queue.core(), rescue);
     std::uint64_t all = 0;
     std::uint64_t rescued = 0;
     for (int i = 0; i < 20'000; ++i) {
@@ -219,7 +220,7 @@ TEST_CASE("rescued bytes stay below rescue per cent of what the job sends") {
 
 TEST_CASE("rescue 0: never") {
     Queue queue(1, 64);
-    queue.core().rescue = 0;
+    mercury_core_set_rescue(&queue.core(), 0);
     queue.put({0, 63}, {63, kPacket, 0});
     for (int i = 0; i < 1000; ++i) {
         queue.put({0, 0}, {0, kPacket, 0});
@@ -229,7 +230,7 @@ TEST_CASE("rescue 0: never") {
 
 TEST_CASE("rescue 100: the overdue, earliest deadline first") {
     Queue queue(1, 64);
-    queue.core().rescue = 100;
+    mercury_core_set_rescue(&queue.core(), 100);
     for (std::uint32_t b = 0; b < 64; ++b) {
         queue.set_deadline({0, b}, (64 - b) * kMs);
         queue.put({0, b}, {b, kGso, 0});
@@ -249,7 +250,7 @@ TEST_CASE("a band without a deadline is never overdue") {
     CHECK(queue.take(1'000'000 * kMs)->packet.id == 1);
     CHECK(count.met == 0);
     CHECK(count.missed == 0);
-    CHECK(count.packets == 1);
+    CHECK(count.segments == 1);
 }
 
 TEST_CASE("a deadline that changes holds for what is queued") {
@@ -304,7 +305,7 @@ TEST_CASE("the sojourn histogram doubles from 1024 ns") {
 
 TEST_CASE("the job that holds most beyond its share gives up its least urgent packet") {
     Queue queue(3, 64);
-    mercury_job_set_weight(&queue.core(), 1, 3);
+    mercury_job_set_weight(&queue.core(), &queue.job(1), 3);
     for (std::uint64_t id = 0; id < 40; ++id) { // job 0: share 25 of 100
         queue.put({0, static_cast<std::uint32_t>(id)}, {id, kPacket, 0});
     }
@@ -321,7 +322,7 @@ TEST_CASE("the job that holds most beyond its share gives up its least urgent pa
 
 TEST_CASE("a resize keeps packets, order, settings and counts") {
     Queue queue(4, 64);
-    mercury_job_set_weight(&queue.core(), 1, 9);
+    mercury_job_set_weight(&queue.core(), &queue.job(1), 9);
     queue.set_deadline({1, 10}, 3 * kMs);
     queue.put({0, 0}, {1, kPacket, 0});
     queue.put({1, 20}, {2, kPacket, 0});
@@ -333,15 +334,15 @@ TEST_CASE("a resize keeps packets, order, settings and counts") {
     CHECK(queue.core().qlen == 3);
     CHECK(queue.job(1).weight == 9);
     CHECK(queue.band({1, 10}).deadline == 3 * kMs);
-    CHECK(queue.band({0, 0}).count.packets == 1);
+    CHECK(queue.band({0, 0}).count.segments == 1);
     // 20 and 63 are now in the last band of the last job, behind band 2.
     CHECK(queue.take(0)->packet.id == 4);
     CHECK(queue.take(0)->packet.id == 2);
     CHECK(queue.take(0)->packet.id == 3);
-    CHECK(queue.band({1, 15}).count.packets == 2);
+    CHECK(queue.band({1, 15}).count.segments == 2);
     queue.resize(62, 1024);
     CHECK_NOTHROW(queue.check());
-    CHECK(queue.band({1, 15}).count.packets == 2);
+    CHECK(queue.band({1, 15}).count.segments == 2);
     CHECK(queue.band({40, 1000}).deadline == MERCURY_DEADLINE_DEFAULT);
 }
 

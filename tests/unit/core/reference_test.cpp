@@ -37,7 +37,7 @@ private:
     std::uint64_t pick(std::uint64_t from, std::uint64_t to) {
         return std::uniform_int_distribution<std::uint64_t>(from, to)(random_);
     }
-    mercury_place somewhere();
+    Place somewhere();
     std::uint64_t some_deadline();
     void put();
     void send();
@@ -60,7 +60,7 @@ private:
 };
 
 // Half of the time one of a few places, so that queues grow; else any.
-mercury_place Duel::somewhere() {
+Place Duel::somewhere() {
     const std::uint32_t jobs = queue_.core().jobs;
     const std::uint32_t bands = queue_.core().bands;
     if (pick(0, 1) == 0) {
@@ -76,7 +76,7 @@ std::uint64_t Duel::some_deadline() {
 }
 
 void Duel::put() {
-    const mercury_place at = somewhere();
+    const Place at = somewhere();
     const auto bytes = static_cast<std::uint32_t>(pick(0, 3) == 0 ? pick(40, 65536) : 1514);
     Packet packet{++id_, {bytes, bytes + 768}, now_};
     if (pick(0, 15) == 0) {
@@ -110,7 +110,8 @@ void Duel::send() {
 
 void Duel::send_from_default() {
     const auto bytes = static_cast<std::uint32_t>(pick(40, 65536));
-    mercury_core_charge(&queue_.core(), MERCURY_DEFAULT, bytes);
+    mercury_core_charge(&queue_.core(), MERCURY_DEFAULT,
+                            mercury_default_cost(&queue_.core(), bytes));
     model_.charge_default(bytes);
 }
 
@@ -131,14 +132,13 @@ void Duel::push_out() {
     }
     const bool by_memory = pick(0, 1) == 0;
     const std::uint64_t limit = by_memory ? pick(1 << 20, 1ULL << 32) : pick(1, 1 << 20);
-    const auto victim =
-        static_cast<std::uint32_t>(mercury_core_victim(&queue_.core(), limit, by_memory));
+    const std::uint32_t victim = mercury_core_victim(&queue_.core(), limit, by_memory)->number;
     REQUIRE(model_.victims(limit, by_memory).contains(victim));
     REQUIRE(queue_.push_out(limit, by_memory).id == model_.push_out(victim).id);
 }
 
 void Duel::set_deadline() {
-    const mercury_place at = somewhere();
+    const Place at = somewhere();
     const std::uint64_t deadline = some_deadline();
     queue_.set_deadline(at, deadline);
     model_.set_deadline(at, deadline);
@@ -147,7 +147,7 @@ void Duel::set_deadline() {
 void Duel::set_weight() {
     const std::uint32_t job = somewhere().job;
     const auto weight = static_cast<std::uint32_t>(pick(MERCURY_WEIGHT_MIN, MERCURY_WEIGHT_MAX));
-    mercury_job_set_weight(&queue_.core(), job, weight);
+    mercury_job_set_weight(&queue_.core(), &queue_.job(job), weight);
     model_.set_weight(job, weight);
 }
 
@@ -156,7 +156,7 @@ void Duel::set_shares() {
     constexpr std::uint32_t rescues[] = {0, 1, 10, 50, 100};
     const std::uint32_t rescue = rescues[pick(0, 4)];
     queue_.core().default_share = share;
-    queue_.core().rescue = rescue;
+    mercury_core_set_rescue(&queue_.core(), rescue);
     model_.set_default_share(share);
     model_.set_rescue(rescue);
 }

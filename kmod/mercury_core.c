@@ -286,7 +286,7 @@ void mercury_heap_advance(struct mercury_job *job, u32 b, u64 due)
 /* What the job may rescue now, if it is not negative. */
 s64 mercury_job_credit(const struct mercury_core *core, struct mercury_job *job)
 {
-	u64 sent = min_t(u64, job->sent, MERCURY_CREDIT_MAX); /* more makes no difference */
+	u64 sent = min_t(u64, job->sent, 1ULL << 40); /* more makes no difference */
 
 	job->sent = 0;
 	job->credit = min_t(s64, job->credit + (s64)(sent * core->rescue), MERCURY_CREDIT_MAX);

@@ -66,7 +66,7 @@ struct mercury_job {
 	struct mercury_band *bands;
 	struct mercury_heap_entry *heap; /* bands by due time, earliest first */
 	unsigned long words; /* bit w: occupied[w] is not 0 */
-	u64 sent; /* bytes, not yet seen in credit */
+	u64 sent; /* bytes in turn, not yet seen in credit */
 	s64 credit; /* what may be rescued, in hundredths of a byte */
 	u64 memory; /* bytes of truesize queued */
 	u32 qlen;
@@ -290,9 +290,9 @@ static inline void mercury_core_take(struct mercury_core *core, struct mercury_j
  * Count a packet that leaves its band, was due then, and has waited so long;
  * charge it to the job's budget if it is sent out of turn.
  */
-static inline void mercury_job_sent(struct mercury_job *job, struct mercury_band *band,
-				    bool rescued, u32 bytes, u32 segments, u64 due,
-				    u64 sojourn, u64 now)
+static inline void mercury_job_sent(const struct mercury_core *core, struct mercury_job *job,
+				    struct mercury_band *band, bool rescued, u32 bytes,
+				    u32 segments, u64 due, u64 sojourn, u64 now)
 {
 	struct mercury_counters *count = &band->count;
 	u32 bucket = fls64(sojourn >> MERCURY_SOJOURN_SHIFT);
@@ -301,11 +301,12 @@ static inline void mercury_job_sent(struct mercury_job *job, struct mercury_band
 	count->bytes += bytes;
 	count->sojourn[min_t(u32, bucket, MERCURY_SOJOURN_BUCKETS - 1)]++;
 
-	job->sent += bytes;
 	if (unlikely(rescued)) {
-		job->credit -= 100LL * bytes;
+		job->credit -= (s64)bytes * (100 - core->rescue);
 		count->rescued++;
 		count->rescued_bytes += bytes;
+	} else {
+		job->sent += bytes;
 	}
 	if (unlikely(now > due)) {
 		count->missed++;

@@ -708,7 +708,7 @@ static __always_inline void mercury_send(struct Qdisc *sch, struct mercury_job *
 	u64 sojourn = now - mercury_cb(skb)->enqueued;
 	u32 len = qdisc_pkt_len(skb), segments = mercury_pkt_segs(skb);
 
-	mercury_job_sent(job, band, rescued, len, segments, due, sojourn, now);
+	mercury_job_sent(q->core, job, band, rescued, len, segments, due, sojourn, now);
 	mercury_core_charge(q->core, job->number, mercury_job_cost(job, len));
 	mercury_hold(sch, -1, -(int)len);
 	_bstats_update(&sch->bstats, len, segments);

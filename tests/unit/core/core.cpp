@@ -60,7 +60,7 @@ Sent Queue::take(std::uint32_t j, std::uint64_t now) {
     const Place at{j, pick.band};
     auto& queue = packets_of(at);
     const Packet packet = queue.front();
-    mercury_job_sent(&job(j), &band(at), pick.rescued, packet.size.bytes, 1,
+    mercury_job_sent(core_.get(), &job(j), &band(at), pick.rescued, packet.size.bytes, 1,
                      band(at).due, now - packet.enqueued, now);
     queue.pop_front();
     mercury_core_take(core_.get(), &job(j), pick.band, packet.size,

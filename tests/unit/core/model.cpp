@@ -130,9 +130,10 @@ Sent Model::take(Place from, std::uint64_t now) {
     band.packets.pop_front();
 
     constexpr std::int64_t most = 100LL * 1024 * 1024; // 1 MiB
-    job.credit = std::min(job.credit + std::int64_t{bytes} * rescue_, most);
     if (rescued) {
-        job.credit -= std::int64_t{100} * bytes;
+        job.credit -= std::int64_t{bytes} * (100 - rescue_);
+    } else {
+        job.credit = std::min(job.credit + std::int64_t{bytes} * rescue_, most);
     }
     now_ = job.start;
     job.start += (VirtualTime{bytes} * ((1U << 20) / job.weight)) >> 4;

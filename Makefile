@@ -4,7 +4,7 @@
 
 # The kernel to build for: its build folder, and its release.
 KDIR ?= /lib/modules/$(shell uname -r)/build
-RELEASE = $(shell make -s -C $(KDIR) kernelrelease)
+RELEASE = $(shell cut -d '"' -f 2 $(KDIR)/include/generated/utsrelease.h)
 
 BUILD := $(CURDIR)/build
 KMOD = $(BUILD)/kmod-$(RELEASE)

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include "replay/experiment.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <arpa/inet.h>
+
+#include <fmt/format.h>
+
+#include "replay/bound.hpp"
+
+namespace mercury::replay {
+namespace {
+
+// pfifo and fq get limits that they never reach: a lost packet would be a second difference.
+constexpr std::array arms{
+    Arm{"fifo",
+        "whole layers in the order in which they are ready; the server returns whole layers", true,
+        Answer::whole_layers, "pfifo limit 100000"},
+    Arm{"overlap", "the same, but the server returns bytes as they arrive", true, Answer::at_once,
+        "pfifo limit 100000"},
+    Arm{"pfifo", "the same, but on connections for each class", false, Answer::at_once,
+        "pfifo limit 100000"},
+    Arm{"fq", "the same connections, each its equal share of the link", false, Answer::at_once,
+        "fq limit 100000 flow_limit 100000"},
+    Arm{"mercury", "the same connections, sch_mercury sends first what is needed first", false,
+        Answer::at_once, "mercury"},
+};
+
+constexpr in_port_t first_port = 4000;
+/// A bulk transfer that measures the link: 50 ms of it, but enough for TCP to get going.
+constexpr double probe_seconds = 0.05;
+constexpr std::uint64_t probe_bytes_min = 2'000'000;
+
+/// How the layers of a profile are spread over classes of connections.
+struct Plan {
+    std::vector<std::size_t> class_of_layer;
+    std::vector<std::uint32_t> marks;  // by class
+};
+
+Plan one_class(const Profile& profile) {
+    return {std::vector<std::size_t>(profile.layers.size(), 0), {mark_of_class(0)}};
+}
+
+Plan by_priority(const std::vector<PriorityClass>& classes) {
+    Plan plan;
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+        plan.class_of_layer.resize(classes[i].last + 1, i);
+        plan.marks.push_back(mark_of_class(i));
+    }
+    return plan;
+}
+
+struct Connection {
+    Fd worker;
+    Fd server;
+};
+
+Result<Connection> connect_hosts(const Network& network, const Endpoint& endpoint) {
+    const auto listener = network.server().run<Fd>([&] { return listen_at(endpoint); });
+    if (!listener)
+        return listener.error();
+    auto worker = network.worker().run<Fd>([&] { return connect_to(endpoint); });
+    if (!worker)
+        return worker.error();
+    auto server = accept_from(listener.value());
+    if (!server)
+        return server.error();
+    return Connection{std::move(worker).value(), std::move(server).value()};
+}
+
+Result<TrainingLog> train_over(const Network& network, const Profile& profile, const Plan& plan,
+                               Answer answer, std::size_t iterations, int interrupt_fd) {
+    Ends worker;
+    Ends server;
+    Endpoint endpoint{network.server_address(), 0};
+    in_port_t port = first_port;
+    for (const auto direction : {&Ends::push, &Ends::pull}) {
+        for (const auto mark : plan.marks) {
+            endpoint.mark = mark;
+            endpoint.address.sin_port = htons(port++);
+            auto connection = connect_hosts(network, endpoint);
+            if (!connection)
+                return connection.error();
+            (worker.*direction).push_back(std::move(connection.value().worker));
+            (server.*direction).push_back(std::move(connection.value().server));
+        }
+    }
+    return train(profile, plan.class_of_layer, std::move(worker), std::move(server), answer,
+                 iterations, interrupt_fd);
+}
+
+/// Bits a second between the first and the last byte of a single message.
+double goodput_of(const std::vector<Arrival>& arrivals) {
+    if (arrivals.size() < 2)
+        return 0;
+    const std::chrono::duration<double> time = arrivals.back().when - arrivals.front().when;
+    const auto bytes = static_cast<double>(arrivals.front().message.bytes - arrivals.front().bytes);
+    return time.count() > 0 ? bytes * 8 / time.count() : 0;
+}
+
+/// What one bulk layer gets of the link, with nothing to compute: shows that the shaper and not
+/// the qdisc below it decides, so that the arms differ in order alone.
+Result<double> measure_goodput(const Network& network, Rate rate, int interrupt_fd) {
+    const auto bytes = static_cast<std::uint64_t>(tcp_goodput(rate) / 8 * probe_seconds);
+    const Profile bulk{"bulk", "", {{"bulk", {}, {}, std::max(bytes, probe_bytes_min)}}};
+    const auto log =
+        train_over(network, bulk, one_class(bulk), Answer::whole_layers, 2, interrupt_fd);
+    if (!log)
+        return log.error();
+    // Without the first iteration, which contains slow start.
+    const auto second = [](const std::vector<Arrival>& all) {
+        std::vector<Arrival> arrivals;
+        std::copy_if(all.begin(), all.end(), std::back_inserter(arrivals),
+                     [](const Arrival& arrival) { return arrival.message.iteration == 2; });
+        return arrivals;
+    };
+    return std::min(goodput_of(second(log.value().pushed)),
+                    goodput_of(second(log.value().worker.pulled)));
+}
+
+/// Picks the median and the iteration that stands for it, and keeps the details of that one only.
+void evaluate(TrainingLog log, std::size_t warm_up, ArmResult& result) {
+    std::vector<std::size_t> order;  // of the measured iterations, by time
+    const auto& iterations = log.worker.iterations;
+    const auto time_of = [&](std::size_t i) { return iterations[i].end - iterations[i].start; };
+    for (std::size_t i = warm_up; i < iterations.size(); ++i) {
+        order.push_back(i);
+        result.iterations.push_back(time_of(i));
+    }
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return time_of(a) < time_of(b); });
+    const std::size_t lower = order[(order.size() - 1) / 2];
+    const std::size_t upper = order[order.size() / 2];
+    result.median = (time_of(lower) + time_of(upper)) / 2;
+
+    result.typical = iterations[lower];
+    const auto keep = [number = lower + 1](std::vector<Arrival>& arrivals) {
+        std::erase_if(arrivals, [number](const Arrival& arrival) {
+            return arrival.message.iteration != number;
+        });
+        return std::move(arrivals);
+    };
+    result.pushed = keep(log.pushed);
+    result.pulled = keep(log.worker.pulled);
+    result.retransmits = log.retransmits;
+}
+
+Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int interrupt_fd) {
+    const Settings& settings = experiment.settings;
+    const auto network = Network::build({settings.rate, settings.delay, std::string(arm.qdisc)});
+    if (!network)
+        return network.error();
+
+    const auto goodput = measure_goodput(network.value(), settings.rate, interrupt_fd);
+    if (!goodput)
+        return goodput.error();
+
+    const Plan plan =
+        arm.one_class ? one_class(experiment.profile) : by_priority(experiment.classes);
+    auto log = train_over(network.value(), experiment.profile, plan, arm.answer,
+                          settings.warm_up + settings.iterations, interrupt_fd);
+    if (!log)
+        return log.error();
+    const auto drops = network.value().drops();
+    if (!drops)
+        return drops.error();
+
+    ArmResult result;
+    result.arm = &arm;
+    result.connections = 2 * plan.marks.size();
+    result.goodput = goodput.value();
+    result.drops = drops.value();
+    evaluate(std::move(log).value(), settings.warm_up, result);
+    return result;
+}
+
+}  // namespace
+
+std::span<const Arm> all_arms() {
+    return arms;
+}
+
+Result<std::vector<const Arm*>> parse_arms(std::string_view names) {
+    std::vector<const Arm*> chosen;
+    for (std::size_t start = 0; start <= names.size();) {
+        const std::size_t end = std::min(names.find(',', start), names.size());
+        const std::string_view name = names.substr(start, end - start);
+        start = end + 1;
+        const auto* const arm = std::find_if(
+            arms.begin(), arms.end(), [&](const Arm& candidate) { return candidate.name == name; });
+        if (arm == arms.end()) {
+            std::string known;
+            for (const Arm& candidate : arms)
+                known += fmt::format("{}{}", known.empty() ? "" : ", ", candidate.name);
+            return Error{fmt::format("arm \"{}\" is none of {}", name, known)};
+        }
+        if (std::find(chosen.begin(), chosen.end(), arm) != chosen.end())
+            return Error{fmt::format("arm \"{}\" is given twice", name)};
+        chosen.push_back(arm);
+    }
+    return chosen;
+}
+
+Result<TrainingLog> train(const Profile& profile, const std::vector<std::size_t>& class_of_layer,
+                          Ends worker_ends, Ends server_ends, Answer answer, std::size_t iterations,
+                          int interrupt_fd) {
+    Server server(std::move(server_ends), answer);
+    Worker worker(profile, class_of_layer, std::move(worker_ends));
+    auto worker_log = worker.train(iterations, interrupt_fd);
+    auto server_log = server.stop();
+    // If the server died, that is why the worker failed.
+    if (!server_log)
+        return server_log.error();
+    if (!worker_log)
+        return worker_log.error();
+
+    const std::uint64_t retransmits =
+        worker_log.value().retransmits + server_log.value().retransmits;
+    return TrainingLog{std::move(worker_log).value(), std::move(server_log.value().pushed),
+                       retransmits};
+}
+
+Result<Experiment> run_experiment(Profile profile, const Settings& settings, int interrupt_fd,
+                                  const std::function<void(const Arm&)>& progress) {
+    auto classes = group_layers(profile, settings.max_classes);
+    if (!classes)
+        return classes.error();
+    Experiment experiment{settings, std::move(profile), std::move(classes).value(), {}};
+    for (const Arm* arm : settings.arms) {
+        progress(*arm);
+        auto result = run_arm(*arm, experiment, interrupt_fd);
+        if (!result)
+            return Error{fmt::format("arm {}: {}", arm->name, result.error().message)};
+        experiment.arms.push_back(std::move(result).value());
+    }
+    return experiment;
+}
+
+}  // namespace mercury::replay

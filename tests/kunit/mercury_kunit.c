@@ -470,6 +470,7 @@ static struct kunit_case mercury_classify_cases[] = {
 	KUNIT_CASE(no_ack_first_leaves_acks_in_their_band),
 	{}
 };
+
 KT_SUITE(classify);
 
 /* --- Order -------------------------------------------------------------------- */
@@ -765,6 +766,7 @@ static struct kunit_case mercury_order_cases[] = {
 	KUNIT_CASE(weights_from_1_to_1000_hold),
 	{}
 };
+
 KT_SUITE(order);
 
 /* --- Deadlines ------------------------------------------------------------------ */
@@ -1185,6 +1187,7 @@ static struct kunit_case mercury_deadline_cases[] = {
 	KUNIT_CASE(the_sojourn_histogram_has_powers_of_two),
 	{}
 };
+
 KT_SUITE(deadline);
 
 /* --- Too many packets ---------------------------------------------------------- */
@@ -1316,6 +1319,16 @@ static void memory_up_to_the_limit_is_not_too_much(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kt_put(.mark = MARK(0, 1), .truesize = 1), NET_XMIT_DROP);
 }
 
+static void memory_up_to_the_limit_is_not_to_blame(struct kunit *test)
+{
+	kt_create(test, KT_SET(MEMORY_LIMIT, MERCURY_MEMORY_MIN), KT_SET(LIMIT, 2));
+	kt_put(.mark = MARK(0, 1), .truesize = MERCURY_MEMORY_MIN - 2 * TRUESIZE);
+	kt_put(.mark = MARK(0, 1), .truesize = TRUESIZE);
+	kt_put(.mark = MARK(0, 1), .truesize = TRUESIZE);
+	KUNIT_EXPECT_EQ(test, kt_band(0, 0)->count.drop_limit, 1);
+	KUNIT_EXPECT_EQ(test, kt_band(0, 0)->count.drop_memory, 0);
+}
+
 static void the_peak_of_the_memory_is_kept(struct kunit *test)
 {
 	kt_create_default(test);
@@ -1377,6 +1390,19 @@ static void a_limit_of_a_job_is_its_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kt_band(1, 8)->count.drop_limit, 2);
 }
 
+static void a_limit_of_a_job_spares_the_others(struct kunit *test)
+{
+	kt_create(test, KT_SET(LIMIT, 4));
+	kt_change_class(MERCURY_MINOR_JOB(1), TCA_MERCURY_CLASS_LIMIT, 1);
+	kt_put(.mark = MARK(0, 9));
+	kt_put(.mark = MARK(0, 9));
+	kt_put(.mark = MARK(1, 1));
+	/* All are not too many with it. */
+	KUNIT_EXPECT_EQ(test, kt_put(.mark = MARK(1, 1)), NET_XMIT_DROP);
+	KUNIT_EXPECT_EQ(test, kt_job(0)->qlen, 2);
+	KUNIT_EXPECT_EQ(test, kt_job(1)->qlen, 1);
+}
+
 static void a_full_band_drops_the_newcomer(struct kunit *test)
 {
 	kt_create_default(test);
@@ -1411,14 +1437,17 @@ static struct kunit_case mercury_overload_cases[] = {
 	KUNIT_CASE(never_a_more_urgent_packet_for_a_less_urgent_one),
 	KUNIT_CASE(a_full_memory_drops_a_newcomer_of_the_last_band),
 	KUNIT_CASE(memory_up_to_the_limit_is_not_too_much),
+	KUNIT_CASE(memory_up_to_the_limit_is_not_to_blame),
 	KUNIT_CASE(the_peak_of_the_memory_is_kept),
 	KUNIT_CASE(a_large_packet_pushes_out_several),
 	KUNIT_CASE(a_newcomer_can_go_after_others),
 	KUNIT_CASE(a_limit_of_a_job_is_its_own),
+	KUNIT_CASE(a_limit_of_a_job_spares_the_others),
 	KUNIT_CASE(a_full_band_drops_the_newcomer),
 	KUNIT_CASE(the_limits_do_not_concern_the_default_class),
 	{}
 };
+
 KT_SUITE(overload);
 
 /* --- Change under load --------------------------------------------------------- */
@@ -1567,6 +1596,18 @@ static void a_spent_budget_stays_spent_over_a_change(struct kunit *test)
 	kt_expect_sent(test, 3, 2);
 }
 
+static void a_saved_budget_is_kept_over_a_change(struct kunit *test)
+{
+	kt_create(test, KT_SET(BANDS, 4), KT_DEADLINE(0, 3, 3, 1 * MSEC));
+	kt_saturate(3, MARK(0, 4), 2, KT_LEN);
+	kt_saturate(0, MARK(0, 1), 12, KT_LEN);
+	kt_now += 2 * MSEC;
+	/* The first is rescued on credit, which the next nine pay back. */
+	kt_expect_sent(test, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+	KUNIT_EXPECT_EQ(test, kt_change(KT_SET(BANDS, 5)), 0);
+	KUNIT_EXPECT_EQ(test, kt_get(), 2);
+}
+
 static void a_lower_limit_drops_the_least_urgent(struct kunit *test)
 {
 	u32 i;
@@ -1694,6 +1735,7 @@ static struct kunit_case mercury_change_cases[] = {
 	KUNIT_CASE(new_sizes_and_deadlines_can_come_together),
 	KUNIT_CASE(shares_go_on_over_a_change),
 	KUNIT_CASE(a_spent_budget_stays_spent_over_a_change),
+	KUNIT_CASE(a_saved_budget_is_kept_over_a_change),
 	KUNIT_CASE(a_lower_limit_drops_the_least_urgent),
 	KUNIT_CASE(a_lower_memory_limit_drops_the_least_urgent),
 	KUNIT_CASE(a_lower_limit_of_a_job_drops_its_least_urgent),
@@ -1705,6 +1747,7 @@ static struct kunit_case mercury_change_cases[] = {
 	KUNIT_CASE(a_change_without_memory_changes_nothing),
 	{}
 };
+
 KT_SUITE(change);
 
 /* --- Birth and death ------------------------------------------------------------- */
@@ -1809,6 +1852,7 @@ static struct kunit_case mercury_life_cases[] = {
 	KUNIT_CASE(a_reset_forgets_that_the_link_is_busy),
 	{}
 };
+
 KT_SUITE(life);
 
 /* --- GSO ---------------------------------------------------------------------------- */
@@ -2052,6 +2096,7 @@ static struct kunit_case mercury_gso_cases[] = {
 	KUNIT_CASE(segments_have_the_deadline_of_their_packet),
 	{}
 };
+
 KT_SUITE(gso);
 
 /* --- ECN ------------------------------------------------------------------------------ */
@@ -2113,6 +2158,7 @@ static struct kunit_case mercury_ecn_cases[] = {
 	KUNIT_CASE(without_a_threshold_nothing_is_marked),
 	{}
 };
+
 KT_SUITE(ecn);
 
 /* --- The shaper ------------------------------------------------------------------------ */
@@ -2262,6 +2308,7 @@ static struct kunit_case mercury_shaper_cases[] = {
 	KUNIT_CASE(to_shape_no_more_wakes_the_device),
 	{}
 };
+
 KT_SUITE(shaper);
 
 /* --- The default class -------------------------------------------------------------------- */
@@ -2460,6 +2507,7 @@ static struct kunit_case mercury_default_class_cases[] = {
 	KUNIT_CASE(a_child_may_empty_itself),
 	{}
 };
+
 KT_SUITE(default_class);
 
 /* --- A packet that is alone ------------------------------------------------------------------ */
@@ -2504,6 +2552,21 @@ static void lone_packets_are_paid_for(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kt.flow, 1);
 }
 
+static void who_sends_lone_packets_saves_nothing_up(struct kunit *test)
+{
+	u64 bytes[KT_FLOWS];
+
+	kt_create_default(test);
+	kt_saturate(1, MARK(1, 1), 1000, KT_LEN);
+	kt_drain();
+	kt_put(.mark = MARK(2, 1));
+	kt_get();
+	kt_saturate(1, MARK(1, 1), 200, KT_LEN);
+	kt_saturate(2, MARK(2, 1), 200, KT_LEN);
+	kt_send_and_sum(test, 200, bytes);
+	kt_expect_near(test, bytes[2], 100 * KT_LEN, 2 * KT_LEN);
+}
+
 static void a_lone_packet_is_overtaken_as_any(struct kunit *test)
 {
 	kt_create_default(test);
@@ -2542,6 +2605,19 @@ static void a_lone_packet_survives_a_change(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kt_band(1, 1)->count.drop_limit, 1);
 }
 
+/* At a rate at which GSO packets are not split, which needs the bands. */
+static void a_lone_packet_is_shaped(struct kunit *test)
+{
+	kt_create(test, KT_SET(RATE, MERCURY_SPLIT_RATE));
+	kt_put(.mark = MARK(0, 1));
+	kt_expect_sent(test, 1, 0);
+	kt_put(.mark = MARK(0, 1));
+	kt_expect_sent(test, 0);
+	KUNIT_EXPECT_EQ(test, kt_timer, KT_START + 8 * NSEC_PER_USEC);
+	kt_now = kt_timer;
+	kt_expect_sent(test, 2, 0);
+}
+
 static void a_lone_packet_is_shaped_from_now_on(struct kunit *test)
 {
 	kt_create_default(test);
@@ -2577,14 +2653,17 @@ static void a_lone_packet_goes_with_a_reset(struct kunit *test)
 static struct kunit_case mercury_lone_cases[] = {
 	KUNIT_CASE(a_lone_packet_is_counted_in_its_band),
 	KUNIT_CASE(lone_packets_are_paid_for),
+	KUNIT_CASE(who_sends_lone_packets_saves_nothing_up),
 	KUNIT_CASE(a_lone_packet_is_overtaken_as_any),
 	KUNIT_CASE(a_lone_packet_has_the_deadline_of_its_band),
 	KUNIT_CASE(a_lone_packet_survives_a_change),
+	KUNIT_CASE(a_lone_packet_is_shaped),
 	KUNIT_CASE(a_lone_packet_is_shaped_from_now_on),
 	KUNIT_CASE(a_lone_packet_can_be_peeked_at),
 	KUNIT_CASE(a_lone_packet_goes_with_a_reset),
 	{}
 };
+
 KT_SUITE(lone);
 
 /* --- Everything at once --------------------------------------------------------------------- */
@@ -2750,6 +2829,7 @@ static struct kunit_case mercury_mix_cases[] = {
 	KUNIT_CASE_PARAM(the_first_band_with_packets_is_always_next, kt_seeds_gen_params),
 	{}
 };
+
 KT_SUITE(mix);
 
 kunit_test_suites(&mercury_classify_suite, &mercury_order_suite, &mercury_deadline_suite,

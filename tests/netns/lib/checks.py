@@ -88,10 +88,12 @@ def shares(
 def wait_until_empty(ns: Namespace, dev: str = "eth0", *, limit: float = 30) -> list[tc.Record]:
     """Wait until every qdisc of a device is empty; then their statistics."""
     end = time.monotonic() + limit
+    pause = 0.05
     while True:
         found = tc.qdiscs(ns, dev)
         holding = {q["handle"]: (q["qlen"], q["backlog"]) for q in found}
         if not any(packets or size for packets, size in holding.values()):
             return found
         assert time.monotonic() < end, f"packets and bytes left: {holding}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, 2)

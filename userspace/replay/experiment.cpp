@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "replay/bound.hpp"
+#include "replay/upload.hpp"
 
 namespace mercury::replay {
 namespace {
@@ -30,6 +32,7 @@ constexpr std::array arms{
 };
 
 constexpr in_port_t first_port = 4000;
+constexpr in_port_t first_upload_port = 5000;
 /// A bulk transfer that measures the link: 50 ms of it, but enough for TCP to get going.
 constexpr double probe_seconds = 0.05;
 constexpr std::uint64_t probe_bytes_min = 2'000'000;
@@ -148,6 +151,22 @@ void evaluate(TrainingLog log, std::size_t warm_up, ArmResult& result) {
     result.retransmits = log.retransmits;
 }
 
+using Uploads = std::vector<std::unique_ptr<Upload>>;
+
+Result<Uploads> start_uploads(const Network& network, std::size_t count) {
+    Uploads uploads;
+    Endpoint endpoint{network.server_address(), 0};
+    for (std::size_t i = 0; i < count; ++i) {
+        endpoint.address.sin_port = htons(static_cast<in_port_t>(first_upload_port + i));
+        auto connection = connect_hosts(network, endpoint);
+        if (!connection)
+            return connection.error();
+        uploads.push_back(std::make_unique<Upload>(std::move(connection.value().worker),
+                                                   std::move(connection.value().server)));
+    }
+    return uploads;
+}
+
 Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int interrupt_fd) {
     const Settings& settings = experiment.settings;
     const auto network = Network::build({settings.rate, settings.delay, std::string(arm.qdisc)});
@@ -160,6 +179,9 @@ Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int inte
 
     const Plan plan =
         arm.one_class ? one_class(experiment.profile) : by_priority(experiment.classes);
+    const auto uploads = start_uploads(network.value(), settings.uploads);
+    if (!uploads)
+        return uploads.error();
     auto log = train_over(network.value(), experiment.profile, plan, arm.answer,
                           settings.warm_up + settings.iterations, interrupt_fd);
     if (!log)
@@ -173,6 +195,8 @@ Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int inte
     result.connections = 2 * plan.marks.size();
     result.goodput = goodput.value();
     result.drops = drops.value();
+    for (const auto& upload : uploads.value())
+        result.upload_goodput += upload->goodput();
     evaluate(std::move(log).value(), settings.warm_up, result);
     return result;
 }

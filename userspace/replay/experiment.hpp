@@ -44,6 +44,7 @@ struct Settings {
     std::size_t max_classes = classes_default;
     std::size_t warm_up = 1;     // iterations that are not measured
     std::size_t iterations = 3;  // that are
+    std::size_t uploads = 0;     // unmarked bulk transfers beside the pushes
     std::vector<const Arm*> arms;
 };
 
@@ -55,6 +56,7 @@ struct ArmResult {
     double goodput = 0;             // bits a second of one bulk transfer, the lower of both ways
     std::uint64_t retransmits = 0;  // TCP segments, both ways
     std::uint64_t drops = 0;        // packets, in all queues
+    double upload_goodput = 0;      // bits a second of all uploads, during the training
 
     // The measured iteration whose time is the median, or the one next below.
     IterationLog typical;

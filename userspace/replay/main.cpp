@@ -37,6 +37,7 @@ struct Options {
     std::size_t classes = classes_default;
     std::size_t iterations = 3;
     std::size_t warm_up = 1;
+    std::size_t uploads = 0;
     std::string json;
     std::string timeline;
 };
@@ -55,8 +56,8 @@ Result<Settings> settings_of(const Options& options) {
     auto arms = parse_arms(options.arms);
     if (!arms)
         return arms.error();
-    return Settings{rate.value(),    delay.value(),      options.classes,
-                    options.warm_up, options.iterations, std::move(arms).value()};
+    return Settings{rate.value(),       delay.value(),   options.classes,        options.warm_up,
+                    options.iterations, options.uploads, std::move(arms).value()};
 }
 
 Result<void> write_file(const std::string& path, const std::string& content) {
@@ -197,6 +198,10 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     demo->add_option("--warm-up", options.warm_up, "iterations before these")
         ->check(CLI::Range(0, 1000))
+        ->capture_default_str();
+    demo->add_option("--uploads", options.uploads,
+                     "unmarked bulk transfers that share the worker's link, such as checkpoints")
+        ->check(CLI::Range(0, 100))
         ->capture_default_str();
     demo->add_option("--json", options.json, "write figures and settings to this file");
     demo->add_option("--timeline", options.timeline,

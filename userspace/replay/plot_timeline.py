@@ -237,6 +237,8 @@ def sentence_of(figures: dict[str, Any], timeline: Timeline, above: str, below: 
     """The finding."""
     before, after = figures["iteration_ms"][above], figures["iteration_ms"][below]
     where = f"{figures['profile']['name']} over {timeline.rate_gbit:g} Gbit/s"
+    if figures["uploads"]:
+        where += f" beside {figures['uploads']} uploads"
     if before / after >= 1.02:
         return (
             f"{where}: an iteration takes {after:.0f} ms instead of {before:.0f} ({before / after:.2f}x)"

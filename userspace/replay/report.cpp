@@ -168,9 +168,12 @@ std::string describe_experiment(const Experiment& experiment) {
     };
 
     std::string text = headline(experiment.profile);
-    text += fmt::format("link {}, {} each way; {} priority classes; median of {} iterations\n\n",
+    text += fmt::format("link {}, {} each way; {} priority classes; median of {} iterations\n",
                         to_string(settings.rate), time_to_string(settings.delay),
                         experiment.classes.size(), settings.iterations);
+    if (settings.uploads != 0)
+        text += fmt::format("beside the pushes, {} unmarked bulk uploads\n", settings.uploads);
+    text += '\n';
     text += fmt::format("{:<8} {:>12} {:>11} {:>9} {:>10} {:>12} {:>11} {:>6}\n", "", "iteration",
                         "vs fifo", "of bound", "GPU waits", "bulk Gbit/s", "retransmits", "drops");
     for (const ArmResult& result : experiment.arms) {
@@ -185,6 +188,12 @@ std::string describe_experiment(const Experiment& experiment) {
                         to_ms(bound.total() - bound.compute), tcp_goodput(settings.rate) / 1e9);
     for (const ArmResult& result : experiment.arms)
         text += fmt::format("{:<8} {}\n", result.arm->name, result.arm->description);
+    if (settings.uploads != 0) {
+        text += "uploads got";
+        for (const ArmResult& result : experiment.arms)
+            text += fmt::format(" {:.2f} ({})", result.upload_goodput / 1e9, result.arm->name);
+        text += " Gbit/s\n";
+    }
     text += fmt::format("{:<8} {}", "bound", describe_bound(bound, settings.rate));
     text += describe_gain(experiment);
     return text;
@@ -212,6 +221,7 @@ std::string experiment_json(const Experiment& experiment) {
             {"gpu_waits_ms", json_ms(result.median - bound.compute)},
             {"bulk_goodput_gbit", rounded(result.goodput / 1e9)},
             {"retransmits", result.retransmits},
+            {"upload_gbit", rounded(result.upload_goodput / 1e9)},
             {"drops", result.drops}};
     }
     iteration_ms["bound"] = json_ms(bound.total());
@@ -223,6 +233,7 @@ std::string experiment_json(const Experiment& experiment) {
                     {"shaper", "tbf"},
                     {"warm_up_iterations", settings.warm_up},
                     {"iterations", settings.iterations},
+                    {"uploads", settings.uploads},
                     {"bound",
                      {{"formula", "max(compute, wire)"},
                       {"compute_ms", json_ms(bound.compute)},

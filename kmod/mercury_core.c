@@ -77,6 +77,7 @@ void mercury_core_init(struct mercury_core *core, u32 jobs, u32 bands)
 		for (b = 0; b < bands; b++) {
 			mercury_band_empty(&job->bands[b]);
 			job->bands[b].deadline = MERCURY_DEADLINE_DEFAULT;
+			job->bands[b].number = b;
 		}
 	}
 }
@@ -274,10 +275,9 @@ static void mercury_heap_pop(struct mercury_job *job)
 }
 
 /* A band is due earlier than the heap has it, or than never. */
-void mercury_heap_advance(struct mercury_job *job, u32 b, u64 due)
+void mercury_heap_advance(struct mercury_job *job, struct mercury_band *band, u64 due)
 {
-	struct mercury_band *band = &job->bands[b];
-	struct mercury_heap_entry entry = { .due = due, .band = b };
+	struct mercury_heap_entry entry = { .due = due, .band = band->number };
 	bool is_new = band->heap_due == MERCURY_TIME_NONE;
 
 	mercury_heap_up(job, is_new ? job->heap_len++ : band->heap_at, entry);
@@ -293,23 +293,21 @@ s64 mercury_job_credit(const struct mercury_core *core, struct mercury_job *job)
 	return job->credit;
 }
 
-/* Whether a band's head is overdue; the one that was due first. */
-bool mercury_job_overdue(struct mercury_job *job, u64 now, u32 *b)
+/* The band whose head is overdue for longest, or NULL. */
+struct mercury_band *mercury_job_overdue(struct mercury_job *job, u64 now)
 {
 	while (job->heap_len && job->heap[0].due <= now) {
 		struct mercury_heap_entry entry = job->heap[0];
-		u64 due = job->bands[entry.band].due;
+		struct mercury_band *band = &job->bands[entry.band];
 
-		if (due == entry.due) {
-			*b = entry.band;
-			return true;
-		}
-		if (due == MERCURY_TIME_NONE) {
+		if (band->due == entry.due)
+			return band;
+		if (band->due == MERCURY_TIME_NONE) {
 			mercury_heap_pop(job);
 		} else {
-			entry.due = due;
+			entry.due = band->due;
 			mercury_heap_down(job, entry);
 		}
 	}
-	return false;
+	return NULL;
 }

@@ -19,7 +19,7 @@
 #include "uapi/mercury.h"
 
 /*
- * The links's users are the jobs, from 0, and the default class. One u64 has a
+ * The link's users are the jobs, from 0, and the default class. One u64 has a
  * bit for each of them, which is where the limit of 62 jobs comes from.
  */
 #define MERCURY_DEFAULT 63U
@@ -53,6 +53,7 @@ struct mercury_band {
 	u32 qlen;
 	u32 limit; /* packets; 0: none of its own */
 	u16 heap_at; /* place in the heap, if heap_due is a time */
+	u16 number; /* its index in mercury_job.bands */
 
 	struct mercury_counters count ____cacheline_aligned;
 } ____cacheline_aligned;
@@ -103,7 +104,7 @@ struct mercury_size {
 
 /* The band of a job that sends next, and whether out of turn. */
 struct mercury_pick {
-	u32 band;
+	struct mercury_band *band;
 	bool rescued;
 };
 
@@ -118,9 +119,9 @@ void mercury_job_set_weight(struct mercury_core *core, struct mercury_job *job, 
 struct mercury_job *mercury_core_victim(struct mercury_core *core, u64 limit, bool by_memory);
 
 u64 mercury_default_cost(struct mercury_core *core, u32 bytes);
-void mercury_heap_advance(struct mercury_job *job, u32 b, u64 due);
+void mercury_heap_advance(struct mercury_job *job, struct mercury_band *band, u64 due);
 s64 mercury_job_credit(const struct mercury_core *core, struct mercury_job *job);
-bool mercury_job_overdue(struct mercury_job *job, u64 now, u32 *b);
+struct mercury_band *mercury_job_overdue(struct mercury_job *job, u64 now);
 
 /*
  * What follows is done for each packet, and inline for that reason.
@@ -200,12 +201,20 @@ static inline u64 mercury_job_cost(const struct mercury_job *job, u32 bytes)
 
 /* --- Within a job: bands ------------------------------------------------- */
 
-/* The least urgent band of a job that has packets. */
-static inline u32 mercury_job_last(const struct mercury_job *job)
+/* The most urgent band of a job that has packets. */
+static inline struct mercury_band *mercury_job_first(const struct mercury_job *job)
+{
+	u32 word = __ffs(job->words);
+
+	return &job->bands[word * BITS_PER_LONG + __ffs(job->occupied[word])];
+}
+
+/* The least urgent one. */
+static inline struct mercury_band *mercury_job_last(const struct mercury_job *job)
 {
 	u32 word = __fls(job->words);
 
-	return word * BITS_PER_LONG + __fls(job->occupied[word]);
+	return &job->bands[word * BITS_PER_LONG + __fls(job->occupied[word])];
 }
 
 /*
@@ -215,75 +224,73 @@ static inline u32 mercury_job_last(const struct mercury_job *job)
 static inline struct mercury_pick mercury_job_next(const struct mercury_core *core,
 						   struct mercury_job *job, u64 now)
 {
-	u32 word = __ffs(job->words);
-	u32 first = word * BITS_PER_LONG + __ffs(job->occupied[word]);
-	struct mercury_pick pick = { .band = first };
+	struct mercury_pick pick = { .band = mercury_job_first(job) };
+	struct mercury_band *overdue;
 
 	if (job->heap_len && unlikely(job->heap[0].due <= now) && core->rescue &&
-	    mercury_job_credit(core, job) >= 0 && mercury_job_overdue(job, now, &pick.band))
-		pick.rescued = pick.band != first;
+	    mercury_job_credit(core, job) >= 0) {
+		overdue = mercury_job_overdue(job, now);
+		if (overdue && overdue != pick.band)
+			pick = (struct mercury_pick){ .band = overdue, .rescued = true };
+	}
 	return pick;
 }
 
-/* The head of a band is due then. */
-static inline void mercury_band_set_due(struct mercury_job *job, u32 b, u64 due)
+/* A band has a new head, which is due then. */
+static inline void mercury_band_set_due(struct mercury_job *job, struct mercury_band *band,
+					u64 due)
 {
-	struct mercury_band *band = &job->bands[b];
-
 	band->due = due;
 	if (due < band->heap_due)
-		mercury_heap_advance(job, b, due);
+		mercury_heap_advance(job, band, due);
 }
 
-/* A packet was queued at the tail of its band. due: as if it were the head. */
-static inline void mercury_core_put(struct mercury_core *core, struct mercury_job *job, u32 b,
-				    struct mercury_size size, u64 due)
+/*
+ * A packet was queued at the tail of its band. True: it is the head as well, and
+ * the caller says when it is due.
+ */
+static inline bool mercury_core_put(struct mercury_core *core, struct mercury_job *job,
+				    struct mercury_band *band, struct mercury_size size)
 {
-	struct mercury_band *band = &job->bands[b];
+	u32 word = band->number / BITS_PER_LONG;
 
-	if (!job->qlen++)
-		mercury_core_wake(core, job->number);
-	if (!band->qlen++) {
-		job->occupied[b / BITS_PER_LONG] |= BIT(b % BITS_PER_LONG);
-		job->words |= BIT(b / BITS_PER_LONG);
-		mercury_band_set_due(job, b, due);
-	}
 	band->backlog += size.bytes;
 	job->memory += size.truesize;
 	core->qlen++;
 	core->memory += size.truesize;
 	if (core->memory > core->memory_peak)
 		core->memory_peak = core->memory;
+	if (!job->qlen++)
+		mercury_core_wake(core, job->number);
+	if (band->qlen++)
+		return false;
+	job->occupied[word] |= BIT(band->number % BITS_PER_LONG);
+	job->words |= BIT(word);
+	return true;
 }
 
-/* A packet is gone from the tail of its band. */
-static inline void mercury_core_drop(struct mercury_core *core, struct mercury_job *job, u32 b,
-				     struct mercury_size size)
+/*
+ * A packet is gone from its band. True: the band has others; if it was the head
+ * that went, the caller says when the new one is due.
+ */
+static inline bool mercury_core_drop(struct mercury_core *core, struct mercury_job *job,
+				     struct mercury_band *band, struct mercury_size size)
 {
-	struct mercury_band *band = &job->bands[b];
-	u32 word = b / BITS_PER_LONG;
+	u32 word = band->number / BITS_PER_LONG;
 
 	core->memory -= size.truesize;
 	core->qlen--;
 	job->memory -= size.truesize;
 	band->backlog -= size.bytes;
-	if (!--band->qlen) {
-		band->due = MERCURY_TIME_NONE;
-		job->occupied[word] &= ~BIT(b % BITS_PER_LONG);
-		if (!job->occupied[word])
-			job->words &= ~BIT(word);
-	}
 	if (!--job->qlen)
 		mercury_core_sleep(core, job->number);
-}
-
-/* The head of its band leaves. next_due: of the new head, if there is one. */
-static inline void mercury_core_take(struct mercury_core *core, struct mercury_job *job, u32 b,
-				     struct mercury_size size, u64 next_due)
-{
-	mercury_core_drop(core, job, b, size);
-	if (job->bands[b].qlen)
-		mercury_band_set_due(job, b, next_due);
+	if (--band->qlen)
+		return true;
+	band->due = MERCURY_TIME_NONE;
+	job->occupied[word] &= ~BIT(band->number % BITS_PER_LONG);
+	if (!job->occupied[word])
+		job->words &= ~BIT(word);
+	return false;
 }
 
 /*

@@ -102,7 +102,7 @@ enum mercury_clock {
 /* Where a packet is, or is to be, queued. */
 struct mercury_place {
 	struct mercury_job *job;
-	u32 band;
+	struct mercury_band *band;
 };
 
 struct mercury_skb_cb {
@@ -154,11 +154,6 @@ static u64 mercury_skb_due(const struct sk_buff *skb, const struct mercury_band 
 	return cb->enqueued + band->deadline;
 }
 
-static struct mercury_band *mercury_band_at(struct mercury_place at)
-{
-	return &at.job->bands[at.band];
-}
-
 static struct sk_buff *mercury_band_head(const struct mercury_band *band)
 {
 	return list_first_entry(&band->queue, struct sk_buff, list);
@@ -191,10 +186,11 @@ static void mercury_unlink(struct sk_buff *skb)
 
 static struct mercury_place mercury_place_of(struct mercury_core *core, struct mercury_ask ask)
 {
-	return (struct mercury_place){
-		.job = &core->job[min(ask.job, core->jobs - 1)],
-		.band = min(ask.layer, core->bands) - 1,
-	};
+	struct mercury_job *job = &core->job[min(ask.job, core->jobs - 1)];
+
+	/* GCC would work it out anew wherever it is used: 20 instructions a packet. */
+	OPTIMIZER_HIDE_VAR(job);
+	return (struct mercury_place){ job, &job->bands[min(ask.layer, core->bands) - 1] };
 }
 
 /* The place of a packet that has been here before. */
@@ -207,23 +203,25 @@ static struct mercury_place mercury_place_again(struct mercury_core *core,
 }
 
 /* Queue a packet at the tail of its band. */
-static void mercury_put(struct mercury_core *core, struct sk_buff *skb, struct mercury_place at)
+static __always_inline void mercury_put(struct mercury_core *core, struct sk_buff *skb,
+					struct mercury_place at)
 {
-	struct mercury_band *band = mercury_band_at(at);
+	mercury_link(skb, at.band);
+	if (mercury_core_put(core, at.job, at.band, mercury_skb_size(skb)))
+		mercury_band_set_due(at.job, at.band, mercury_skb_due(skb, at.band));
+}
 
-	mercury_link(skb, band);
-	mercury_core_put(core, at.job, at.band, mercury_skb_size(skb),
-			 mercury_skb_due(skb, band));
+static noinline void mercury_put_only(struct mercury_sched *q)
+{
+	mercury_put(q->core, q->only, mercury_place_again(q->core, q->only));
+	q->only = NULL;
 }
 
 /* Put the only packet, if there is one, where it would be without this shortcut. */
 static void mercury_queue_only(struct mercury_sched *q)
 {
-	struct sk_buff *skb = q->only;
-
-	if (skb)
-		mercury_put(q->core, skb, mercury_place_again(q->core, skb));
-	q->only = NULL;
+	if (q->only)
+		mercury_put_only(q);
 }
 
 /* Add to (or, negative, take from) what the qdisc says it holds. */
@@ -318,11 +316,11 @@ static struct mercury_ask mercury_ask_class(const struct mercury_sched *q,
 }
 
 /*
- * Says what a classid or a filter asks for, or, with false, that a filter wants
- * the packet gone: then *ret is what enqueue returns.
+ * Says what a classid or a filter asks for, or, with false, that a filter has
+ * seen to the packet: then *ret is what enqueue returns.
  */
 static bool mercury_classify(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask *ask,
-			     int *ret)
+			     struct sk_buff **to_free, int *ret)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	struct tcf_result res = {};
@@ -333,11 +331,17 @@ static bool mercury_classify(struct sk_buff *skb, struct Qdisc *sch, struct merc
 	}
 	switch (mercury_tcf_classify(skb, rcu_dereference_bh(q->filter_list), &res)) {
 	case TC_ACT_SHOT:
+		q->drop_filter++;
+		qdisc_qstats_drop(sch);
+		__qdisc_drop(skb, to_free);
 		*ret = NET_XMIT_SUCCESS | __NET_XMIT_BYPASS;
 		return false;
 	case TC_ACT_STOLEN:
 	case TC_ACT_QUEUED:
 	case TC_ACT_TRAP:
+		__qdisc_drop(skb, to_free);
+		fallthrough;
+	case TC_ACT_CONSUMED: /* it is an action's now, as a fragment is of ct's */
 		*ret = NET_XMIT_SUCCESS | __NET_XMIT_STOLEN;
 		return false;
 	case TC_ACT_UNSPEC:
@@ -386,7 +390,7 @@ struct mercury_tally {
 static struct sk_buff *mercury_cut_tail(struct Qdisc *sch, struct mercury_place at)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct sk_buff *skb = list_last_entry(&mercury_band_at(at)->queue, struct sk_buff, list);
+	struct sk_buff *skb = list_last_entry(&at.band->queue, struct sk_buff, list);
 
 	mercury_unlink(skb);
 	mercury_core_drop(q->core, at.job, at.band, mercury_skb_size(skb));
@@ -421,9 +425,9 @@ static struct sk_buff *mercury_push_out(struct Qdisc *sch, struct mercury_job *r
 		from->job = receiver;
 	from->band = mercury_job_last(from->job);
 	if (by_memory)
-		mercury_band_at(*from)->count.drop_memory++;
+		from->band->count.drop_memory++;
 	else
-		mercury_band_at(*from)->count.drop_limit++;
+		from->band->count.drop_limit++;
 	return mercury_cut_tail(sch, *from);
 }
 
@@ -459,7 +463,7 @@ static noinline int mercury_trim(struct Qdisc *sch, struct mercury_place at, u32
 		tally.packets--;
 		tally.bytes -= qdisc_pkt_len(skb);
 		/* A tail of the same band is one of ours, while there are any. */
-		if (left && from.job == at.job && from.band == at.band)
+		if (left && from.band == at.band)
 			left--;
 		mercury_drop_overlimit(skb, sch, to_free);
 	}
@@ -478,14 +482,13 @@ static void mercury_stamp(struct sk_buff *skb, struct mercury_ask ask)
 }
 
 /* Queue a stamped packet. False: it was dropped, the band is full. */
-static bool mercury_append(struct sk_buff *skb, struct Qdisc *sch, struct mercury_place at,
-			   struct sk_buff **to_free)
+static __always_inline bool mercury_append(struct sk_buff *skb, struct Qdisc *sch,
+					   struct mercury_place at, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_band *band = mercury_band_at(at);
 
-	if (unlikely(band->limit && band->qlen >= band->limit)) {
-		band->count.drop_limit++;
+	if (unlikely(at.band->limit && at.band->qlen >= at.band->limit)) {
+		at.band->count.drop_limit++;
 		mercury_drop_overlimit(skb, sch, to_free);
 		return false;
 	}
@@ -494,19 +497,25 @@ static bool mercury_append(struct sk_buff *skb, struct Qdisc *sch, struct mercur
 	return true;
 }
 
-static int mercury_enqueue_band(struct sk_buff *skb, struct Qdisc *sch, struct mercury_ask ask,
-				struct sk_buff **to_free)
+static __always_inline int mercury_enqueue_band(struct sk_buff *skb, struct Qdisc *sch,
+						struct mercury_ask ask, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_place at = mercury_place_of(q->core, ask);
-	u32 len = qdisc_pkt_len(skb);
+	struct mercury_place at;
 
-	mercury_queue_only(q);
 	mercury_stamp(skb, ask);
+	if (!sch->q.qlen) {
+		q->only = skb;
+		mercury_hold(sch, 1, qdisc_pkt_len(skb));
+		return NET_XMIT_SUCCESS;
+	}
+	mercury_queue_only(q);
+	at = mercury_place_of(q->core, ask);
 	if (unlikely(!mercury_append(skb, sch, at, to_free)))
 		return NET_XMIT_DROP;
 	if (unlikely(mercury_is_over_limit(q, at.job)))
-		return mercury_trim(sch, at, len, (struct mercury_tally){ 1, len }, to_free);
+		return mercury_trim(sch, at, qdisc_pkt_len(skb),
+				    (struct mercury_tally){ 1, qdisc_pkt_len(skb) }, to_free);
 	return NET_XMIT_SUCCESS;
 }
 
@@ -608,21 +617,18 @@ static bool mercury_ack_may_overtake(const struct sk_buff *skb)
 	return sk && sk_fullsock(sk) && refcount_read(&sk->sk_wmem_alloc) < SKB_TRUESIZE(0);
 }
 
-/* Where a pure ACK goes that asks for this. */
-static noinline struct mercury_ask mercury_ask_ack(struct mercury_sched *q,
-						   const struct sk_buff *skb,
-						   struct mercury_ask ask)
+/* The layer of a pure ACK that asks for this one. */
+static noinline u32 mercury_ack_layer(struct mercury_sched *q, const struct sk_buff *skb,
+				      struct mercury_ask ask)
 {
-	if (ask.layer > 1 && q->config.ack_first && mercury_ack_may_overtake(skb)) {
-		mercury_place_of(q->core, ask).job->acks++;
-		ask.layer = 1;
-	}
-	return ask;
+	if (ask.layer <= 1 || !q->config.ack_first || !mercury_ack_may_overtake(skb))
+		return ask.layer;
+	mercury_place_of(q->core, ask).job->acks++;
+	return 1;
 }
 
-/* The general case: some packets wait, or this one is not for a band. */
-static noinline int mercury_enqueue_ask(struct sk_buff *skb, struct Qdisc *sch,
-					struct mercury_ask ask, struct sk_buff **to_free)
+static __always_inline int mercury_enqueue_ask(struct sk_buff *skb, struct Qdisc *sch,
+					       struct mercury_ask ask, struct sk_buff **to_free)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 
@@ -640,17 +646,11 @@ static noinline int mercury_enqueue_classified(struct sk_buff *skb, struct Qdisc
 	struct mercury_ask ask;
 	int ret;
 
-	if (mercury_classify(skb, sch, &ask, &ret)) {
-		if (skb_is_tcp_pure_ack(skb))
-			ask = mercury_ask_ack(q, skb, ask);
-		return mercury_enqueue_ask(skb, sch, ask, to_free);
-	}
-	if (ret & __NET_XMIT_BYPASS) {
-		q->drop_filter++;
-		qdisc_qstats_drop(sch);
-	}
-	__qdisc_drop(skb, to_free);
-	return ret;
+	if (!mercury_classify(skb, sch, &ask, to_free, &ret))
+		return ret;
+	if (skb_is_tcp_pure_ack(skb))
+		ask.layer = mercury_ack_layer(q, skb, ask);
+	return mercury_enqueue_ask(skb, sch, ask, to_free);
 }
 
 static int mercury_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buff **to_free)
@@ -662,13 +662,8 @@ static int mercury_enqueue(struct sk_buff *skb, struct Qdisc *sch, struct sk_buf
 		return mercury_enqueue_classified(skb, sch, to_free);
 	ask = mercury_ask_key(q, skb);
 	if (unlikely(skb_is_tcp_pure_ack(skb)))
-		ask = mercury_ask_ack(q, skb, ask);
-	if (sch->q.qlen || !ask.layer || q->split)
-		return mercury_enqueue_ask(skb, sch, ask, to_free);
-	mercury_stamp(skb, ask);
-	q->only = skb;
-	mercury_hold(sch, 1, qdisc_pkt_len(skb));
-	return NET_XMIT_SUCCESS;
+		ask.layer = mercury_ack_layer(q, skb, ask);
+	return mercury_enqueue_ask(skb, sch, ask, to_free);
 }
 
 /* --- Dequeue ------------------------------------------------------------- */
@@ -700,49 +695,48 @@ static noinline void mercury_mark_ce(struct mercury_band *band, struct sk_buff *
 }
 
 /* A packet, which was due then, leaves its band and the qdisc. */
-static __always_inline void mercury_send(struct Qdisc *sch, struct mercury_job *job,
-					 struct mercury_band *band, bool rescued,
-					 struct sk_buff *skb, u64 due, u64 now)
+static __always_inline void mercury_send(struct Qdisc *sch, struct mercury_core *core,
+					 struct mercury_job *job, struct mercury_band *band,
+					 bool rescued, struct sk_buff *skb, u64 due, u64 now)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
 	u64 sojourn = now - mercury_cb(skb)->enqueued;
 	u32 len = qdisc_pkt_len(skb), segments = mercury_pkt_segs(skb);
 
-	mercury_job_sent(q->core, job, band, rescued, len, segments, due, sojourn, now);
-	mercury_core_charge(q->core, job->number, mercury_job_cost(job, len));
+	mercury_job_sent(core, job, band, rescued, len, segments, due, sojourn, now);
+	mercury_core_charge(core, job->number, mercury_job_cost(job, len));
 	mercury_hold(sch, -1, -(int)len);
 	_bstats_update(&sch->bstats, len, segments);
 	if (unlikely(sojourn > q->config.ce_threshold))
 		mercury_mark_ce(band, skb);
 }
 
-static __always_inline struct sk_buff *mercury_dequeue_only(struct Qdisc *sch, u64 now)
+static noinline struct sk_buff *mercury_dequeue_only(struct Qdisc *sch, u64 now)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
+	struct mercury_core *core = q->core;
 	struct sk_buff *skb = q->only;
-	struct mercury_place at = mercury_place_again(q->core, skb);
-	struct mercury_band *band = mercury_band_at(at);
+	struct mercury_place at = mercury_place_again(core, skb);
 
 	q->only = NULL;
-	mercury_core_catch_up(q->core, at.job->number);
-	mercury_send(sch, at.job, band, false, skb, mercury_skb_due(skb, band), now);
+	mercury_core_catch_up(core, at.job->number);
+	mercury_send(sch, core, at.job, at.band, false, skb, mercury_skb_due(skb, at.band), now);
 	return skb;
 }
 
 /* The next packet of a job that has some. */
-static struct sk_buff *mercury_dequeue_job(struct Qdisc *sch, struct mercury_job *job, u64 now)
+static noinline struct sk_buff *mercury_dequeue_job(struct Qdisc *sch, struct mercury_core *core,
+						    struct mercury_job *job, u64 now)
 {
-	struct mercury_sched *q = qdisc_priv(sch);
-	struct mercury_pick pick = mercury_job_next(q->core, job, now);
-	struct mercury_band *band = &job->bands[pick.band];
+	struct mercury_pick pick = mercury_job_next(core, job, now);
+	struct mercury_band *band = pick.band;
 	struct sk_buff *skb = mercury_band_head(band);
-	u64 due = band->due, next_due = MERCURY_TIME_NONE;
+	u64 due = band->due;
 
 	mercury_unlink(skb);
-	if (!list_empty(&band->queue))
-		next_due = mercury_skb_due(mercury_band_head(band), band);
-	mercury_core_take(q->core, job, pick.band, mercury_skb_size(skb), next_due);
-	mercury_send(sch, job, band, pick.rescued, skb, due, now);
+	if (mercury_core_drop(core, job, band, mercury_skb_size(skb)))
+		mercury_band_set_due(job, band, mercury_skb_due(mercury_band_head(band), band));
+	mercury_send(sch, core, job, band, pick.rescued, skb, due, now);
 	return skb;
 }
 
@@ -764,23 +758,34 @@ static struct sk_buff *mercury_dequeue_child(struct Qdisc *sch)
 	return skb;
 }
 
+/* The default class is next: its child may hold back what it has. */
+static noinline struct sk_buff *mercury_dequeue_default(struct Qdisc *sch,
+							struct mercury_core *core, u64 now)
+{
+	struct sk_buff *skb = mercury_dequeue_child(sch);
+	int user;
+
+	if (skb)
+		return skb;
+	user = mercury_core_next(core);
+	return user < 0 ? NULL : mercury_dequeue_job(sch, core, &core->job[user], now);
+}
+
 /* The next packet of whoever is furthest behind its share and has one. */
-static noinline struct sk_buff *mercury_dequeue_user(struct Qdisc *sch, u64 now)
+static struct sk_buff *mercury_dequeue_user(struct Qdisc *sch, u64 now)
 {
 	struct mercury_sched *q = qdisc_priv(sch);
-	struct sk_buff *skb;
+	struct mercury_core *core = q->core;
 	int user;
 
 	if (q->child->q.qlen)
-		mercury_core_wake(q->core, MERCURY_DEFAULT);
-	while ((user = mercury_core_next(q->core)) >= 0) {
-		if (user != MERCURY_DEFAULT)
-			return mercury_dequeue_job(sch, &q->core->job[user], now);
-		skb = mercury_dequeue_child(sch);
-		if (skb)
-			return skb;
-	}
-	return NULL;
+		mercury_core_wake(core, MERCURY_DEFAULT);
+	user = mercury_core_next(core);
+	if (user < 0)
+		return NULL;
+	if (user == MERCURY_DEFAULT)
+		return mercury_dequeue_default(sch, core, now);
+	return mercury_dequeue_job(sch, core, &core->job[user], now);
 }
 
 static noinline struct sk_buff *mercury_dequeue_shaped(struct Qdisc *sch, u64 now)
@@ -799,22 +804,20 @@ static noinline struct sk_buff *mercury_dequeue_shaped(struct Qdisc *sch, u64 no
 	return skb;
 }
 
-static noinline struct sk_buff *mercury_dequeue_some(struct Qdisc *sch)
-{
-	struct mercury_sched *q = qdisc_priv(sch);
-	u64 now = ktime_get_ns();
-
-	if (q->config.rate)
-		return mercury_dequeue_shaped(sch, now);
-	if (!q->only)
-		return mercury_dequeue_user(sch, now);
-	return mercury_dequeue_only(sch, now);
-}
-
-/* The kernel asks until there is nothing more: say so without ado. */
 static struct sk_buff *mercury_dequeue(struct Qdisc *sch)
 {
-	return sch->q.qlen ? mercury_dequeue_some(sch) : NULL;
+	struct mercury_sched *q = qdisc_priv(sch);
+	u64 now;
+
+	/* The kernel asks until there is nothing more: say so without ado. */
+	if (!sch->q.qlen)
+		return NULL;
+	now = ktime_get_ns();
+	if (q->config.rate)
+		return mercury_dequeue_shaped(sch, now);
+	if (q->only)
+		return mercury_dequeue_only(sch, now);
+	return mercury_dequeue_user(sch, now);
 }
 
 /* --- Change -------------------------------------------------------------- */
@@ -1039,7 +1042,7 @@ static void mercury_set_band_deadline(struct mercury_job *job, u32 b, u64 time)
 
 	band->deadline = time;
 	if (band->qlen)
-		mercury_band_set_due(job, b, mercury_skb_due(mercury_band_head(band), band));
+		mercury_band_set_due(job, band, mercury_skb_due(mercury_band_head(band), band));
 }
 
 static void mercury_set_deadlines(struct mercury_core *core, const struct nlattr *deadlines)
@@ -1612,6 +1615,9 @@ static void mercury_walk(struct Qdisc *sch, struct qdisc_walker *arg)
 
 	if (arg->stop)
 		return;
+	sch_tree_lock(sch);
+	mercury_queue_only(q);
+	sch_tree_unlock(sch);
 	for (j = 0; j < core->jobs; j++) {
 		const struct mercury_job *job = &core->job[j];
 

@@ -264,7 +264,7 @@ static int kt_filter_classify(struct sk_buff *skb, const struct tcf_proto *tp,
 	return kt_filter.verdict;
 }
 
-static int kt_put_filtered(int verdict, u32 classid, u32 mark)
+static void kt_set_filter(int verdict, u32 classid)
 {
 	kt_filter.proto = (struct tcf_proto){
 		.classify = kt_filter_classify,
@@ -274,6 +274,11 @@ static int kt_put_filtered(int verdict, u32 classid, u32 mark)
 	kt_filter.verdict = verdict;
 	kt_filter.classid = classid;
 	rcu_assign_pointer(kt_q()->filter_list, &kt_filter.proto);
+}
+
+static int kt_put_filtered(int verdict, u32 classid, u32 mark)
+{
+	kt_set_filter(verdict, classid);
 	return kt_put(.mark = mark);
 }
 
@@ -338,6 +343,21 @@ static void a_filter_that_takes_the_packet_is_no_drop(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, kt_q()->drop_filter, 0);
 	KUNIT_EXPECT_EQ(test, kt.sch->qstats.drops, 0);
+}
+
+/* Such as act_ct's, which keeps a fragment until it has them all. */
+static void a_packet_that_an_action_has_consumed_is_not_ours(struct kunit *test)
+{
+	struct sk_buff *skb;
+
+	kt_create_default(test);
+	kt_set_filter(TC_ACT_CONSUMED, CLASSID(MERCURY_MINOR_BAND(0, 0)));
+	skb = kt_make((struct kt_packet){ .mark = 1 });
+	KUNIT_EXPECT_EQ(test, kt_enqueue(skb), NET_XMIT_SUCCESS | __NET_XMIT_STOLEN);
+	KUNIT_EXPECT_EQ(test, kt.drops, 0);
+	KUNIT_EXPECT_EQ(test, kt.sch->q.qlen, 0);
+	KUNIT_EXPECT_EQ(test, kt.sch->qstats.drops, 0);
+	kfree_skb(skb);
 }
 
 /* A socket; of UDP it has set SO_TXTIME in deadline mode, to this clock. */
@@ -461,6 +481,7 @@ static struct kunit_case mercury_classify_cases[] = {
 	KUNIT_CASE(a_filter_that_shoots_drops),
 	KUNIT_CASE(a_redirection_cannot_be_and_drops),
 	KUNIT_CASE(a_filter_that_takes_the_packet_is_no_drop),
+	KUNIT_CASE(a_packet_that_an_action_has_consumed_is_not_ours),
 	KUNIT_CASE(pure_acks_go_first_in_their_job),
 	KUNIT_CASE(pure_acks_go_first_whoever_selects_their_class),
 	KUNIT_CASE(a_pure_ack_does_not_overtake_its_own_connection),
@@ -1275,7 +1296,7 @@ static void the_share_of_the_limit_follows_the_weight(struct kunit *test)
 static void never_a_more_urgent_packet_for_a_less_urgent_one(struct kunit *test)
 {
 	struct rnd_state random;
-	u32 i, d;
+	u32 i, d, last;
 
 	prandom_seed_state(&random, 1);
 	kt_create(test, KT_SET(JOBS, 1), KT_SET(BANDS, 8), KT_SET(LIMIT, 20));
@@ -1285,8 +1306,9 @@ static void never_a_more_urgent_packet_for_a_less_urgent_one(struct kunit *test)
 		if (prandom_u32_state(&random) % 16 == 0)
 			kt_get();
 		kt_put(.mark = b + 1, .flow = b);
+		last = mercury_job_last(kt_job(0))->number;
 		for (d = 0; d < kt.drops; d++)
-			KUNIT_ASSERT_GE(test, (int)kt.dropped_flow[d], mercury_job_last(kt_job(0)));
+			KUNIT_ASSERT_GE(test, kt.dropped_flow[d], last);
 	}
 	KUNIT_EXPECT_EQ(test, kt.sch->q.qlen, 20);
 }
@@ -2605,7 +2627,6 @@ static void a_lone_packet_survives_a_change(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kt_band(1, 1)->count.drop_limit, 1);
 }
 
-/* At a rate at which GSO packets are not split, which needs the bands. */
 static void a_lone_packet_is_shaped(struct kunit *test)
 {
 	kt_create(test, KT_SET(RATE, MERCURY_SPLIT_RATE));
@@ -2638,6 +2659,35 @@ static void a_lone_packet_can_be_peeked_at(struct kunit *test)
 	kt_expect_sent(test, 1, 2, 0);
 }
 
+struct kt_walker {
+	struct qdisc_walker walker;
+	unsigned long classes[3]; /* by their minor numbers, in the order of the walk */
+};
+
+static int kt_note_class(struct Qdisc *sch, unsigned long cl, struct qdisc_walker *arg)
+{
+	struct kt_walker *walker = container_of(arg, struct kt_walker, walker);
+
+	if (arg->count < ARRAY_SIZE(walker->classes))
+		walker->classes[arg->count] = cl;
+	return 0;
+}
+
+static void a_lone_packet_makes_its_classes_appear(struct kunit *test)
+{
+	struct kt_walker walker = { .walker.fn = kt_note_class };
+
+	kt_create_default(test);
+	kt_put(.mark = MARK(2, 5));
+	rtnl_lock();
+	mercury_walk(kt.sch, &walker.walker);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, walker.walker.count, 3);
+	KUNIT_EXPECT_EQ(test, walker.classes[0], MERCURY_MINOR_JOB(2));
+	KUNIT_EXPECT_EQ(test, walker.classes[1], MERCURY_MINOR_BAND(2, 4));
+	KUNIT_EXPECT_EQ(test, walker.classes[2], MERCURY_MINOR_DEFAULT);
+}
+
 static void a_lone_packet_goes_with_a_reset(struct kunit *test)
 {
 	kt_make_root(KT_HANDLE);
@@ -2660,6 +2710,7 @@ static struct kunit_case mercury_lone_cases[] = {
 	KUNIT_CASE(a_lone_packet_is_shaped),
 	KUNIT_CASE(a_lone_packet_is_shaped_from_now_on),
 	KUNIT_CASE(a_lone_packet_can_be_peeked_at),
+	KUNIT_CASE(a_lone_packet_makes_its_classes_appear),
 	KUNIT_CASE(a_lone_packet_goes_with_a_reset),
 	{}
 };

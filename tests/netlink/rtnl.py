@@ -9,13 +9,11 @@ Nothing here keeps a caller from building nonsense; that is what it is for.
 from __future__ import annotations
 
 import dataclasses
-import re
 import socket
 import struct
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
-ROOT = Path(__file__).resolve().parents[2]
+from abi import ABI, NLA_F_NESTED, attr, attributes
 
 NLM_F_REQUEST, NLM_F_ACK = 0x1, 0x4
 NLM_F_ROOT, NLM_F_MATCH = 0x100, 0x200
@@ -23,8 +21,6 @@ NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 NLM_F_CAPPED, NLM_F_ACK_TLVS = 0x100, 0x200
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLMSGERR_ATTR_MSG, NLMSGERR_ATTR_OFFS = 1, 2
-
-NLA_F_NESTED, NLA_TYPE_MASK = 0x8000, 0x3FFF
 
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
@@ -43,21 +39,6 @@ SOL_NETLINK, NETLINK_CAP_ACK, NETLINK_EXT_ACK = 270, 10, 11
 VOLATILE = {TCA_STATS, TCA_STATS2, TCA_XSTATS, TCA_PAD}
 
 
-def _read_abi(path: Path) -> dict[str, int]:
-    """Every enumerator, and every macro that is a plain number."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-    names: dict[str, int] = {}
-    for name, value in re.findall(r"^#define (\w+) (0x[0-9a-fA-F]+|\d+)U?L?L?\s*$", text, re.M):
-        names[name] = int(value, 0)
-    for body in re.findall(r"enum\s*\w*\s*\{(.*?)\}", text, re.S):
-        for number, name in enumerate(re.findall(r"\w+", body)):
-            names[name] = number
-    return names
-
-
-ABI = _read_abi(ROOT / "kmod/uapi/mercury.h")
-
-
 def option(name: str) -> int:
     return ABI[f"TCA_MERCURY_{name}"]
 
@@ -69,38 +50,8 @@ def class_option(name: str) -> int:
 # --- attributes ---------------------------------------------------------------
 
 
-def u8(value: int) -> bytes:
-    return struct.pack("=B", value)
-
-
-def u32(value: int) -> bytes:
-    return struct.pack("=I", value)
-
-
-def u64(value: int) -> bytes:
-    return struct.pack("=Q", value)
-
-
-def raw_attr(kind: int, size: int, payload: bytes) -> bytes:
-    """An attribute that claims a size, whatever it has."""
-    return struct.pack("=HH", size, kind) + payload
-
-
-def attr(kind: int, payload: bytes = b"") -> bytes:
-    return raw_attr(kind, 4 + len(payload), payload) + b"\0" * (-len(payload) % 4)
-
-
 def nest(kind: int, *attributes: bytes) -> bytes:
     return attr(kind | NLA_F_NESTED, b"".join(attributes))
-
-
-def attributes(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(payload):
-        size, kind = struct.unpack_from("=HH", payload, at)
-        assert size >= 4 and at + size <= len(payload), "the kernel sent a malformed attribute"
-        yield kind & NLA_TYPE_MASK, payload[at + 4 : at + size]
-        at += (size + 3) & ~3
 
 
 # --- the socket ----------------------------------------------------------------

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 import rtnl
-from rtnl import ABI, attr, class_option, deadline, deadlines, nest, option, set_option, u32, u64
+from abi import ABI, attr, u32, u64
+from rtnl import class_option, deadline, deadlines, nest, option, set_option
 
 HANDLE = 0x10000
 NONE = ABI["MERCURY_TIME_NONE"]

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 import pytest
 
 import rtnl
-from rtnl import ABI, attr, class_option, deadline, deadlines, nest, option, raw_attr
-from rtnl import set_option, u8, u32, u64
+from abi import ABI, NLA_F_NESTED, NLA_TYPE_MASK, attr, raw_attr, u8, u32, u64
+from rtnl import class_option, deadline, deadlines, nest, option, set_option
 
 HANDLE = 0x10000
 DEFAULT_CLASS = HANDLE | ABI["MERCURY_MINOR_DEFAULT"]
@@ -144,7 +144,7 @@ def bad_structure() -> list[Bad]:
     limit = set_option("LIMIT", 5)
     kind, options = rtnl.kind("mercury"), rtnl.TCA_OPTIONS
     unflagged = kind + attr(options, limit)
-    misfit = kind + raw_attr(options | rtnl.NLA_F_NESTED, 7, b"abc\0")
+    misfit = kind + raw_attr(options | NLA_F_NESTED, 7, b"abc\0")
     return [
         Bad("options-not-flagged-as-nested", unflagged, "NLA_F_NESTED is missing", options),
         Bad("options-of-3-bytes", misfit, "leftover"),
@@ -169,7 +169,7 @@ def bad_structure() -> list[Bad]:
         ),
         bad(
             "a-number-flagged-as-nested",
-            attr(option("LIMIT") | rtnl.NLA_F_NESTED, u32(5)),
+            attr(option("LIMIT") | NLA_F_NESTED, u32(5)),
             says="NLA_F_NESTED not expected",
             at=option("LIMIT"),
         ),
@@ -291,7 +291,7 @@ def points_at(payload: bytes, offset: int) -> int:
     """The type of the attribute at that offset of the message."""
     at = offset - rtnl.HEADER.size - rtnl.TCMSG.size
     assert 0 <= at <= len(payload) - 4, "the offset is outside the message"
-    return int.from_bytes(payload[at + 2 : at + 4], "little") & rtnl.NLA_TYPE_MASK
+    return int.from_bytes(payload[at + 2 : at + 4], "little") & NLA_TYPE_MASK
 
 
 def check_refusal(message: Bad, answer: rtnl.Answer) -> None:
@@ -303,7 +303,7 @@ def check_refusal(message: Bad, answer: rtnl.Answer) -> None:
         assert len(sentence.split()) >= 4, "this is no sentence"
     if message.at is not None:
         assert answer.at is not None, "the answer does not say which attribute"
-        assert points_at(message.payload, answer.at) == message.at & rtnl.NLA_TYPE_MASK
+        assert points_at(message.payload, answer.at) == message.at & NLA_TYPE_MASK
 
 
 @pytest.fixture
@@ -532,7 +532,7 @@ CLASS_REQUESTS = [
     new_class("deadline-of-4-bytes", band(0, 0), attr(DEADLINE_OF_BAND, u32(5000)), says=PARSER),
     new_class("deadline-of-16-bytes", band(0, 0), attr(DEADLINE_OF_BAND, b"\1" * 16), says=PARSER),
     new_class("deadline-flagged-as-nested", band(0, 0),
-              attr(DEADLINE_OF_BAND | rtnl.NLA_F_NESTED, u64(5000)), says="not expected"),
+              attr(DEADLINE_OF_BAND | NLA_F_NESTED, u64(5000)), says="not expected"),
     new_class("trailing-bytes", band(0, 0), A_LIMIT, b"\1\1", says="leftover"),
     new_class("limit-twice-the-second-bad", band(0, 0), A_LIMIT, attr(LIMIT, u32(U32)),
               says=ours("limit must be")),
@@ -542,7 +542,7 @@ CLASS_REQUESTS = [
                   rtnl.kind("mercury") + attr(rtnl.TCA_OPTIONS, A_LIMIT),
                   "NLA_F_NESTED is missing"),
     class_request("options-of-2-bytes",
-                  rtnl.kind("mercury") + attr(rtnl.TCA_OPTIONS | rtnl.NLA_F_NESTED, b"\1\1"),
+                  rtnl.kind("mercury") + attr(rtnl.TCA_OPTIONS | NLA_F_NESTED, b"\1\1"),
                   "leftover"),
     class_request("egress-block",
                   rtnl.mercury([A_LIMIT]) + attr(rtnl.TCA_EGRESS_BLOCK, u32(5)),

@@ -52,19 +52,22 @@ const std::deque<Packet>& Queue::packets(Place at) const {
 
 void Queue::put(Place at, Packet packet) {
     packets_of(at).push_back(packet);
-    mercury_core_put(core_.get(), &job(at.job), at.band, packet.size, due(packet, band(at)));
+    if (mercury_core_put(core_.get(), &job(at.job), &band(at), packet.size)) {
+        mercury_band_set_due(&job(at.job), &band(at), due(packet, band(at)));
+    }
 }
 
 Sent Queue::take(std::uint32_t j, std::uint64_t now) {
     const mercury_pick pick = mercury_job_next(core_.get(), &job(j), now);
-    const Place at{j, pick.band};
+    const Place at{j, pick.band->number};
     auto& queue = packets_of(at);
     const Packet packet = queue.front();
     mercury_job_sent(core_.get(), &job(j), &band(at), pick.rescued, packet.size.bytes, 1,
                      band(at).due, now - packet.enqueued, now);
     queue.pop_front();
-    mercury_core_take(core_.get(), &job(j), pick.band, packet.size,
-                      queue.empty() ? MERCURY_TIME_NONE : due(queue.front(), band(at)));
+    if (mercury_core_drop(core_.get(), &job(j), pick.band, packet.size)) {
+        mercury_band_set_due(&job(j), pick.band, due(queue.front(), band(at)));
+    }
     mercury_core_charge(core_.get(), j, mercury_job_cost(&job(j), packet.size.bytes));
     return {packet, at, pick.rescued};
 }
@@ -79,17 +82,18 @@ std::optional<Sent> Queue::take(std::uint64_t now) {
 
 Packet Queue::push_out(std::uint64_t limit, bool by_memory) {
     mercury_job* victim = mercury_core_victim(core_.get(), limit, by_memory);
-    const Place at{victim->number, mercury_job_last(victim)};
+    mercury_band* last = mercury_job_last(victim);
+    const Place at{victim->number, last->number};
     const Packet packet = packets_of(at).back();
     packets_of(at).pop_back();
-    mercury_core_drop(core_.get(), victim, at.band, packet.size);
+    mercury_core_drop(core_.get(), victim, last, packet.size);
     return packet;
 }
 
 void Queue::set_deadline(Place at, std::uint64_t deadline) {
     band(at).deadline = deadline;
     if (!packets(at).empty()) {
-        mercury_band_set_due(&job(at.job), at.band, due(packets(at).front(), band(at)));
+        mercury_band_set_due(&job(at.job), &band(at), due(packets(at).front(), band(at)));
     }
 }
 

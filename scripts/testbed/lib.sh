@@ -44,6 +44,12 @@ show_help() {
 
 # --- packages ---------------------------------------------------------------
 
+# What the user space is built with.
+# shellcheck disable=SC2034 # the callers use it
+readonly USERSPACE_PACKAGES=(bpftool build-essential catch2 clang cmake libbpf-dev libcli11-dev
+	libfmt-dev libmnl-dev libspdlog-dev libtomlplusplus-dev nlohmann-json3-dev pkg-config
+	prometheus-cpp-dev)
+
 as_root() {
 	if ((EUID == 0)); then
 		"$@"
@@ -165,6 +171,31 @@ need_space() {
 # Debian 6.1.
 kernel_release() {
 	sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' "$1/include/generated/utsrelease.h"
+}
+
+# --- modules --------------------------------------------------------------------
+
+# build_modules NAME KERNEL_BUILD_DIR ARCH FOLDER... [-- WORD...]: builds the modules
+# whose sources are in these folders, with the WORDs for make, and prints where
+# they are: in build/NAME-RELEASE, out of copies of the sources, so that the builds
+# for several kernels do not meet. ARCH may be empty. For a subshell: the lock
+# goes with it.
+build_modules() {
+	local kernel=$2 arch=$3 work lock sources=()
+	work=$TREE/build/$1-$(kernel_release "$kernel")
+	shift 3
+	while (($#)) && [[ $1 != -- ]]; do
+		sources+=("$1/.")
+		shift
+	done
+	mkdir -p "$work" || return
+	exec {lock}>"$work/.lock"
+	flock "$lock"
+	cp -ru -- "${sources[@]}" "$work/" || return
+	# No BTF: the distributions' kernels ask for it, and say that they cannot make it.
+	make -s -C "$kernel" "M=$work" ${arch:+"ARCH=$arch"} CONFIG_DEBUG_INFO_BTF_MODULES= \
+		"${@:2}" -j"$(nproc)" modules >&2 || return
+	echo "$work"
 }
 
 # --- the guest ----------------------------------------------------------------

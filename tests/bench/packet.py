@@ -25,7 +25,8 @@ from pathlib import Path
 
 DEVICE = "bench0"
 PACKETS_EMPTY = 20_000
-PACKETS_BACKLOGGED = 5_000
+# With a fifth of them, what else the kernel does meanwhile moves prio's figure by 4 %.
+PACKETS_BACKLOGGED = 25_000
 BYTES = 60  # of a frame without its checksum
 
 # Far more than is queued here, so that nothing is dropped.
@@ -96,7 +97,7 @@ def set_up() -> None:
     write("/proc/sys/net/core/dev_weight", str(LIMIT))
     # The queues of prio and ets are as long as the device says.
     run(f"ip link add {DEVICE} type dummy")
-    run(f"ip link set {DEVICE} txqueuelen {4 * PACKETS_BACKLOGGED}")
+    run(f"ip link set {DEVICE} txqueuelen {PACKETS_BACKLOGGED + 1000}")
     write(f"/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6", "1")
     run(f"ip link set {DEVICE} up")
     write("/proc/net/pktgen/kpktgend_0", f"add_device {DEVICE}")
@@ -136,6 +137,15 @@ def empty(qdisc: Qdisc) -> float:
 
 
 def backlogged(qdisc: Qdisc) -> float:
+    # On a busy machine the clock leaps by minutes, in which tbf lets a packet go.
+    for _ in range(5):
+        cost = try_backlogged(qdisc)
+        if cost is not None:
+            return cost
+    sys.exit(f"{qdisc.name}: it did not hold {PACKETS_BACKLOGGED} packets in any of 5 attempts")
+
+
+def try_backlogged(qdisc: Qdisc) -> float | None:
     # As slow as tbf can be: nothing leaves while the queue is filled.
     tbf = f"dev {DEVICE} root handle 1: tbf burst 200 limit 1gb rate"
     run(f"tc qdisc add {tbf} 8bit")
@@ -150,10 +160,9 @@ def backlogged(qdisc: Qdisc) -> float:
     take = pktgen(1, qdisc.measured) / (queued + 1)
     left, lost = qdiscs()[0]["qlen"], dropped()
     run(f"tc qdisc del dev {DEVICE} root")
-    if queued - before != PACKETS_BACKLOGGED or left or lost:
-        sys.exit(f"{qdisc.name}: {queued - before} of {PACKETS_BACKLOGGED} packets queued, "
-                 f"{left} left and {lost} dropped at the end")
-    return put + take
+    if left or lost:
+        sys.exit(f"{qdisc.name}: {left} packets left and {lost} dropped at the end")
+    return put + take if queued - before == PACKETS_BACKLOGGED else None
 
 
 def main(names: list[str]) -> None:

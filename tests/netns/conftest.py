@@ -7,8 +7,9 @@ Namespace tests: the real tc, the real module and real sockets in a guest.
 
 virtual/ holds what is exact there: while a test runs, no time passes; it passes
 when the test sleeps, and then nothing but the links takes any. native/ holds what
-needs timers and senders that interrupt each other. With $MERCURY_RESULTS set, the
-results are written there as netns-virtual.xml or netns-native.xml (JUnit).
+needs timers and senders that interrupt each other; it also runs on stock kernels
+with two processors, in scripts/testbed/vm. With $MERCURY_RESULTS set, the results
+are written there as netns-virtual.xml or netns-native.xml (JUnit).
 
 No test compares times of the machine. Random tests print their seed; it can be
 given in MERCURY_SEED (scripts/testbed/uml -- env MERCURY_SEED=7 ...).
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lib import kernel
-from lib.capture import Capture
+from lib.fixtures import quiet_kernel, wire  # noqa: F401 (pytest finds them here)
 from lib.netns import Pair
 
 _MODE = "virtual" if kernel.has_virtual_time() else "native"
@@ -55,16 +56,6 @@ def pytest_sessionstart() -> None:
     pathlib.Path("/proc/sys/net/core/netdev_max_backlog").write_text("1000000\n")
 
 
-@pytest.fixture(autouse=True)
-def quiet_kernel() -> Iterator[kernel.Log]:
-    """No test may make the kernel complain, but about what it says in `expected`."""
-    log = kernel.Log()
-    yield log
-    complaints = log.complaints()
-    log.close()
-    assert not complaints, "\n".join(complaints)
-
-
 @pytest.fixture
 def make_pair() -> Iterator[Callable[..., Pair]]:
     """Pairs of namespaces, see lib.netns.Pair; they go away with the test."""
@@ -82,14 +73,6 @@ def make_pair() -> Iterator[Callable[..., Pair]]:
 @pytest.fixture
 def pair(make_pair: Callable[..., Pair]) -> Pair:
     return make_pair()
-
-
-@pytest.fixture
-def wire(pair: Pair) -> Iterator[Capture]:
-    """What arrives at the other end of the link."""
-    capture = Capture(pair.b)
-    yield capture
-    capture.close()
 
 
 @pytest.fixture

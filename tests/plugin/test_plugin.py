@@ -22,7 +22,8 @@ from pathlib import Path
 import pytest
 
 import wire
-from wire import ABI, ROOT, attr, deadline, join, nest, u8, u32, u64
+from abi import ABI, NLA_F_NESTED, ROOT, attr, attributes, u8, u32, u64
+from wire import deadline, join, nest
 
 HERE = Path(__file__).resolve().parent
 PLUGIN = ROOT / "tc-plugin"
@@ -260,7 +261,7 @@ def test_as_many_deadlines_as_fit(tc: Tc) -> None:
     (request,) = tc.add(" ".join(words[:most])).sent
     ((kind, payload),) = request.options
     assert kind == q("DEADLINES")
-    assert len(list(wire.attributes(payload))) == most
+    assert len(list(attributes(payload))) == most
     answer = tc.add(" ".join(words))
     assert (answer.status, answer.sent) == (1, [])
     assert f"only {most} fit one request" in answer.err
@@ -481,7 +482,7 @@ OPTIONS = [
     (q("CE_THRESHOLD"), u64(5 * MS)),
 ]
 DEADLINES = nest(
-    q("DEADLINES") | wire.NLA_F_NESTED,
+    q("DEADLINES") | NLA_F_NESTED,
     [deadline(0, 3, 5, 3 * MS), deadline(ABI["MERCURY_EVERY_JOB"], 7, 7, NONE)],
 )
 QDISC_STATS = [
@@ -764,7 +765,7 @@ def random_attributes(rng: random.Random, kinds: int, depth: int = 0) -> bytes:
     """Mostly well-formed nonsense: any length, nested or not, cut short now and then."""
     data = b""
     for _ in range(rng.randrange(8)):
-        kind = rng.randrange(kinds + 2) | rng.choice([0, 0, wire.NLA_F_NESTED])
+        kind = rng.randrange(kinds + 2) | rng.choice([0, 0, NLA_F_NESTED])
         if depth < 2 and rng.random() < 0.2:
             payload = random_attributes(rng, 3, depth + 1)
         else:

@@ -3,66 +3,22 @@
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
-ROOT = Path(__file__).resolve().parents[2]
+from abi import ABI, attr, attributes
 
 RTM_NEWQDISC, RTM_NEWTCLASS = 36, 40
 TCA_KIND, TCA_OPTIONS, TCA_XSTATS, TCA_STATS2 = 1, 2, 4, 7
 TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
 TC_H_ROOT = 0xFFFFFFFF
-NLA_F_NESTED = 0x8000
 LOOPBACK = 1  # the index of lo
 
 Attribute = tuple[int, bytes]
 
 
-def read_header(path: Path = ROOT / "kmod/uapi/mercury.h") -> dict[str, int]:
-    """Every enumerator, and every macro that is a plain number."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-    names: dict[str, int] = {}
-    for name, value in re.findall(r"^#define (\w+) (0x[0-9a-fA-F]+|\d+)U?L?L?\s*$", text, re.M):
-        names[name] = int(value, 0)
-    for body in re.findall(r"enum\s*\w*\s*\{(.*?)\}", text, re.S):
-        for number, name in enumerate(re.findall(r"\w+", body)):
-            names[name] = number
-    return names
-
-
-ABI = read_header()
-
-
-def u8(value: int) -> bytes:
-    return struct.pack("=B", value)
-
-
-def u32(value: int) -> bytes:
-    return struct.pack("=I", value)
-
-
-def u64(*values: int) -> bytes:
-    return struct.pack(f"={len(values)}Q", *values)
-
-
-def attr(kind: int, payload: bytes) -> bytes:
-    size = 4 + len(payload)
-    return struct.pack("=HH", size, kind) + payload + b"\0" * (-size % 4)
-
-
 def nest(kind: int, attributes: Iterable[Attribute]) -> bytes:
     return attr(kind, b"".join(attr(k, p) for k, p in attributes))
-
-
-def attributes(payload: bytes) -> Iterator[Attribute]:
-    at = 0
-    while at < len(payload):
-        size, kind = struct.unpack_from("=HH", payload, at)
-        assert size >= 4 and at + size <= len(payload), "malformed attribute"
-        yield kind & 0x3FFF, payload[at + 4 : at + size]
-        at += (size + 3) & ~3
 
 
 def message(kind: int, handle: int, parent: int, payload: bytes, info: int = 0) -> bytes:

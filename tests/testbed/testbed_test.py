@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """The test bed itself: what a command sees in a guest, and what comes back.
 
-Everything here uses --no-module, so that the test bed can be judged apart from
-sch_mercury. Each boot of UML takes about a second, of QEMU about 20.
+Nothing here loads sch_mercury, so that the test bed can be judged apart from
+it. Each boot of UML takes about a second, of QEMU about 20.
 """
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -276,8 +277,16 @@ def test_guest_that_ends_without_a_word() -> None:
 
 MODULE = """\
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/delay.h>
 #include <linux/module.h>
+#include <linux/reboot.h>
 #include <linux/timer.h>
+static int wait(struct notifier_block *block, unsigned long event, void *data)
+{
+	msleep(1000);
+	return NOTIFY_DONE;
+}
+static struct notifier_block __maybe_unused before_power_off = { .notifier_call = wait };
 static int __init start(void)
 {
 %s
@@ -297,6 +306,7 @@ FAULTS = {
     "warns": "WARN_ON(1); return 0;",
     "oopses": "*(volatile int *)8 = 0; return 0;",
     "hangs": "local_irq_disable(); for (;;) cpu_relax(); return 0;",
+    "lingers": "return register_reboot_notifier(&before_power_off);",
 }
 
 
@@ -340,6 +350,13 @@ def test_complaint_of_the_kernel_is_never_success(faults: Path, fault: str, sign
 def test_hang_of_the_kernel(faults: Path) -> None:
     result = uml("--timeout", 5, "--module", faults / "hangs.ko", "--", "true")
     assert result.returncode == TIMEOUT
+
+
+def test_power_goes_off_without_a_program(faults: Path) -> None:
+    """The devices, and all files on them, go before the power does."""
+    no_sleep = ["mount", "--bind", "/bin/false", "/usr/bin/sleep"]
+    result = uml("--module", faults / "lingers.ko", "--", *no_sleep)
+    assert result.returncode == 0, result.stderr
 
 
 def without_tool(folder: Path, tool: str) -> dict[str, str]:
@@ -421,6 +438,51 @@ def test_cached_kernel_needs_no_apt(kernel: Path, no_apt: dict[str, str]) -> Non
     assert not (Path(no_apt["XDG_CACHE_HOME"]) / "asked").exists()
 
 
+# --- scripts/test -------------------------------------------------------------------
+
+
+def scripts_test(folder: Path, suite: str) -> Result:
+    command = [folder / "scripts" / "test", suite]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.fixture
+def own_scripts(tmp_path: Path) -> Path:
+    """A tree with nothing but the scripts, and no kernel needed."""
+    shutil.copytree(TREE / "scripts", tmp_path / "scripts")
+    (tmp_path / "scripts" / "testbed" / "uml-kernel").write_text("#!/bin/sh\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [("exit 124", "0 passed, 1 failed"), ("exit 0", "0 passed, 1 failed"),
+     ('echo "ok 1 - a" >$REPORT; exit 1', "1 passed, 1 failed"),
+     ('echo "not ok 1 - a" >$REPORT; exit 1', "0 passed, 1 failed"),
+     ('echo "ok 1 - a" >$REPORT', "1 passed, 0 failed")],
+)  # fmt: skip
+def test_every_way_to_fail_is_counted(own_scripts: Path, end: str, verdict: str) -> None:
+    """A suite that does not get as far as a report fails, and so do all."""
+    report = own_scripts / "build" / "test" / "virtual" / "virtual.tap"
+    uml_script = own_scripts / "scripts" / "testbed" / "uml"
+    uml_script.write_text(f"#!/bin/sh\nREPORT={report}\n{end}\n")
+    result = scripts_test(own_scripts, "virtual")
+    assert result.stdout.splitlines()[-1] == verdict, result.stderr
+    assert result.returncode == (not verdict.endswith(" 0 failed"))
+
+
+def test_what_cannot_be_built_is_not_tested(own_scripts: Path) -> None:
+    """Though there is a test from an earlier build, which would pass."""
+    old = own_scripts / "build" / "userspace" / "tests" / "unit" / "old" / "unit_old"
+    old.parent.mkdir(parents=True)
+    old.write_text('#!/bin/sh\necho "<testsuite><testcase name=\'a\'/></testsuite>" >"$4"\n')
+    old.chmod(0o755)
+    (own_scripts / "Makefile").write_text("plugin:\n")
+    result = scripts_test(own_scripts, "unit")  # there are no sources for cmake
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
+    assert result.returncode == 1
+
+
 # --- stock kernels in QEMU ----------------------------------------------------------
 
 KERNELS = ["6.1", "6.12"]
@@ -431,6 +493,24 @@ def series(request: pytest.FixtureRequest) -> str:
     result = run("vm-kernel", request.param, timeout=900)
     assert result.returncode == 0, result.stderr
     return str(request.param)
+
+
+def test_dkms_builds_the_module(series: str, tmp_path: Path) -> None:
+    headers = Path(run("vm-kernel", series).stdout.strip())
+    release = headers.name.removeprefix("linux-headers-")
+    environment = os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin"}
+    for folder in ("tree", "source"):
+        (tmp_path / folder).mkdir()
+    result = subprocess.run(
+        ["dkms", "build", TREE / "kmod", "-k", release, "--kernelsourcedir", headers,
+         "--dkmstree", tmp_path / "tree", "--sourcetree", tmp_path / "source"],
+        capture_output=True, text=True, env=environment)  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    modules = list(tmp_path.glob("tree/sch-mercury/*/*/*/module/sch_mercury.ko*"))
+    assert len(modules) == 1
+    vermagic = subprocess.check_output(
+        ["modinfo", "-F", "vermagic", modules[0]], text=True, env=environment)
+    assert vermagic.split()[0] == release
 
 
 def vm(series: str, *words: object) -> Result:

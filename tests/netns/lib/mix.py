@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from lib import tc
+from lib import checks, tc
+from lib.capture import Capture
 from lib.netns import Pair
 from lib.traffic import Udp
 
@@ -140,10 +141,10 @@ class Changes:
         return f"qdisc replace dev eth0 parent {self.HANDLE}ffff {kind}"
 
 
-def run(
-    pair: Pair, rng: random.Random, *, losses: bool, changes: int, pause: float
-) -> list[Udp]:
-    """Change things under traffic; then let the queue run empty. The flows that sent."""
+def keeps_order(
+    pair: Pair, wire: Capture, rng: random.Random, *, losses: bool, changes: int, pause: float
+) -> None:
+    """Change things under traffic: flows stay in order, and lose nothing unless they may."""
     key = rng.choice(["mark", "mark", "priority", "dscp"])
     print(f"key {key}")
     pair.a.tc(
@@ -159,4 +160,8 @@ def run(
             time.sleep(rng.random() * 2 * pause)
     pair.a.tc(source._qdisc("rate none"))
     assert tc.qdisc(pair.a, Changes.HANDLE)["kind"] == "mercury"
-    return senders
+    checks.wait_until_empty(pair.a)
+    packets = wire.ours()
+    checks.in_order(packets)
+    if not losses:
+        checks.nothing_lost_of_segments(packets, senders)

@@ -128,8 +128,19 @@ class Pair:
             ns.sysctl("ipv6/conf/all/disable_ipv6", int(not ipv6))
             for dev in ("default", "eth0"):
                 ns.sysctl(f"ipv6/conf/{dev}/addr_gen_mode", 1)
+        if (os.cpu_count() or 1) > 1:
+            self._receive_on_one_cpu()
         self._configure(self.a, (self.A4, self.A6), self.B_MAC, ipv6)
         self._configure(self.b, (self.B4, self.B6), self.A_MAC, ipv6)
+
+    def _receive_on_one_cpu(self) -> None:
+        """
+        The qdisc may send on another processor from one packet to the next, and
+        each has a backlog of its own of what was received. One for all, or the
+        capture would show an order that was not on the link.
+        """
+        every = "for queue in /sys/class/net/eth0/queues/rx-*; do echo 1 >$queue/rps_cpus; done"
+        run("ip", "netns", "exec", self.b.name, "sh", "-c", every)
 
     def _configure(self, ns: Namespace, own: tuple[str, str], mac: str, ipv6: bool) -> None:
         """Everybody but itself is behind the link's other end."""

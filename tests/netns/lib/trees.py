@@ -38,6 +38,16 @@ def _below_a_shaper(kind: str, *lines: str) -> Parent:
     )
 
 
+def _above_four(kind: str, above: tuple[str, ...] = ("9:",)) -> Parent:
+    """A qdisc with a mercury for each of four queues of the device."""
+    lines = (
+        f"qdisc add dev eth0 parent 9:{i} handle {10 + i}: mercury rate 50mbit {{}}"
+        for i in range(1, 5)
+    )
+    handles = tuple(f"{10 + i}:" for i in range(1, 5))
+    return Parent((f"{_ROOT} {kind}", *lines), above, handles, queues=4)
+
+
 _ALL_TO_A1 = "filter add dev eth0 parent a: matchall flowid a:1"
 
 PARENTS = {
@@ -70,35 +80,14 @@ PARENTS = {
     "qfq": _below_a_shaper(
         "qfq", "class add dev eth0 parent a: classid a:1 qfq weight 1 maxpkt 65536", _ALL_TO_A1
     ),
-    "multiq": Parent(
-        (
-            f"{_ROOT} multiq",
-            *(
-                f"qdisc add dev eth0 parent 9:{i} handle {10 + i}: mercury rate 50mbit {{}}"
-                for i in range(1, 5)
-            ),
-        ),
-        mercury=tuple(f"{10 + i}:" for i in range(1, 5)),
-        queues=4,
-    ),
+    "multiq": _above_four("multiq"),
     "netem": Parent(
         (
             f"{_ROOT} netem delay 1ms limit 20000",
             "qdisc add dev eth0 parent 9:1 handle 1: mercury rate 100mbit {}",
         )
     ),
-    "mq": Parent(
-        (
-            f"{_ROOT} mq",
-            *(
-                f"qdisc add dev eth0 parent 9:{i} handle {10 + i}: mercury rate 50mbit {{}}"
-                for i in range(1, 5)
-            ),
-        ),
-        above=(),  # mq shows the sum of its children
-        mercury=tuple(f"{10 + i}:" for i in range(1, 5)),
-        queues=4,
-    ),
+    "mq": _above_four("mq", above=()),  # it shows the sum of its children
     "mercury": Parent(
         (
             f"{_ROOT} mercury key priority rate 100mbit",

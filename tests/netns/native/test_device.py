@@ -16,7 +16,7 @@ import pytest
 
 from lib import checks, kernel, mix, tc, trees
 from lib.capture import Capture
-from lib.netns import Namespace, Pair
+from lib.netns import Namespace, Pair, run
 from lib.traffic import Tcp, Udp, mark, transfer
 
 _DEFAULT_QDISC = pathlib.Path("/proc/sys/net/core/default_qdisc")
@@ -165,6 +165,8 @@ class _Tun:
     _IFF_TAP, _IFF_NO_PI, _IFF_MULTI_QUEUE = 2, 0x1000, 0x100
 
     def __init__(self, ns: Namespace, name: str, queues: int) -> None:
+        if not os.path.exists("/dev/net/tun"):
+            run("modprobe", "tun")
         flags = self._IFF_TAP | self._IFF_NO_PI | (self._IFF_MULTI_QUEUE if queues > 1 else 0)
         self.fds = []
         with ns.inside():

@@ -17,12 +17,7 @@ from lib.traffic import Tcp, mark, transfer
 def test_order_inside_of_flows(
     pair: Pair, wire: Capture, rng: random.Random, losses: bool
 ) -> None:
-    senders = mix.run(pair, rng, losses=losses, changes=120, pause=0.01)
-    checks.wait_until_empty(pair.a)
-    packets = wire.ours()
-    checks.in_order(packets)
-    if not losses:
-        checks.nothing_lost_of_segments(packets, senders)
+    mix.keeps_order(pair, wire, rng, losses=losses, changes=120, pause=0.01)
 
 
 def test_tcp_while_all_options_change(pair: Pair, rng: random.Random) -> None:

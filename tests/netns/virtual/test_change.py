@@ -8,25 +8,10 @@ import time
 
 import pytest
 
-from lib import checks, tc
-from lib.capture import Capture, Packet
+from lib import checks, stopped, tc
+from lib.capture import Capture
 from lib.netns import Pair
 from lib.traffic import Udp, mark
-
-STOPPED = "rate 10kbit rescue 0"
-
-
-def _stop(pair: Pair) -> None:
-    Udp(pair, mark(1)).send()
-
-
-def _drain(pair: Pair, wire: Capture) -> list[Packet]:
-    wire.ours()
-    pair.change("rate 1gbit")
-    time.sleep(1)
-    checks.wait_until_empty(pair.a)
-    return wire.ours()
-
 
 @pytest.mark.parametrize(
     ("old", "new"),
@@ -37,9 +22,9 @@ def _drain(pair: Pair, wire: Capture) -> list[Packet]:
 def test_nothing_is_lost_and_flows_keep_their_order(
     pair: Pair, wire: Capture, rng: random.Random, old: str, new: str
 ) -> None:
-    pair.add(f"{STOPPED} {old}")
+    pair.add(f"{stopped.OPTIONS} {old}")
     pair.a.tc("qdisc add dev eth0 parent 1:ffff pfifo limit 1000")
-    _stop(pair)
+    stopped.stop(pair)
     flows = [Udp(pair, mark(rng.randrange(1, 1200), rng.randrange(64))) for _ in range(60)]
     flows.append(Udp(pair))
     for _ in range(600):
@@ -50,34 +35,27 @@ def test_nothing_is_lost_and_flows_keep_their_order(
     q = tc.qdisc(pair.a)
     assert q["qlen"] == 900
     assert q["backlog"] == 900_000
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     checks.nothing_lost(packets, flows)
     checks.in_order(packets)
     assert tc.qdisc(pair.a)["drops"] == 0
 
 
-def test_more_bands_restore_the_order_of_what_is_queued(pair: Pair, wire: Capture) -> None:
-    """Layers that had to share the last band get their own."""
-    pair.add(f"{STOPPED} bands 2")
-    _stop(pair)
+@pytest.mark.parametrize(("old", "new"), [(2, 64), (64, 2)])
+def test_what_is_queued_goes_in_order_of_urgency(
+    pair: Pair, wire: Capture, old: int, new: int
+) -> None:
+    """
+    Layers that had to share the last band get their own; what shares the last band
+    now was sorted before, and stays so.
+    """
+    pair.add(f"{stopped.OPTIONS} bands {old}")
+    stopped.stop(pair)
     flows = {n: Udp(pair, mark(n)) for n in (40, 9, 2, 64, 1)}
     for flow in flows.values():
         flow.send(3)
-    pair.change("bands 64")
-    packets = _drain(pair, wire)
-    order = checks.order(packets, {f.flow: n for n, f in flows.items()})
-    assert order == [n for n in sorted(flows) for _ in range(3)]
-
-
-def test_fewer_bands_keep_the_order_of_urgency(pair: Pair, wire: Capture) -> None:
-    """What shares the last band now was sorted before, and stays so."""
-    pair.add(f"{STOPPED} bands 64")
-    _stop(pair)
-    flows = {n: Udp(pair, mark(n)) for n in (40, 9, 2, 64, 1)}
-    for flow in flows.values():
-        flow.send(3)
-    pair.change("bands 2")
-    packets = _drain(pair, wire)
+    pair.change(f"bands {new}")
+    packets = stopped.drain(pair, wire)
     order = checks.order(packets, {f.flow: n for n, f in flows.items()})
     assert order == [n for n in sorted(flows) for _ in range(3)]
 
@@ -141,8 +119,8 @@ def test_under_a_parent(pair: Pair, wire: Capture, rng: random.Random, parent: s
 
 def test_change_of_the_key_under_traffic(pair: Pair, wire: Capture) -> None:
     """What is queued stays where it is; what comes goes by the new key."""
-    pair.add(f"{STOPPED} bands 64")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} bands 64")
+    stopped.stop(pair)
     queued = Udp(pair, mark(40), tos=1 << 2, priority=20)
     queued.send(5)
     pair.change("key dscp")
@@ -152,20 +130,20 @@ def test_change_of_the_key_under_traffic(pair: Pair, wire: Capture) -> None:
     by_priority = Udp(pair, mark(60), tos=60 << 2, priority=5)
     by_priority.send(5)
     names = {queued.flow: "mark 40", by_dscp.flow: "dscp 2", by_priority.flow: "priority 5"}
-    order = checks.order(_drain(pair, wire), names)
+    order = checks.order(stopped.drain(pair, wire), names)
     assert order == [n for n in ("dscp 2", "priority 5", "mark 40") for _ in range(5)]
 
 
 def test_change_of_masks_under_traffic(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} jobs 1")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} jobs 1")
+    stopped.stop(pair)
     flow = Udp(pair, 0x0203)
     flow.send(3)  # 0xffff: layer 515, the last band
     pair.change("mask 0xff00 job_mask 0xff")
     flow.send(3)  # layer 2
     pair.change("mask 0xff job_mask 0")
     flow.send(3)  # layer 3
-    assert checks.sequence(_drain(pair, wire), flow) == [3, 4, 5, 6, 7, 8, 0, 1, 2]
+    assert checks.sequence(stopped.drain(pair, wire), flow) == [3, 4, 5, 6, 7, 8, 0, 1, 2]
 
 
 def test_change_of_job_mask_under_traffic(pair: Pair, wire: Capture) -> None:
@@ -181,8 +159,8 @@ def test_change_of_job_mask_under_traffic(pair: Pair, wire: Capture) -> None:
 
 def test_a_refused_change_changes_nothing(pair: Pair, wire: Capture) -> None:
     """One wrong option among right ones, with a backlog."""
-    pair.add(f"{STOPPED}")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS}")
+    stopped.stop(pair)
     flow = Udp(pair, mark(30))
     flow.send(50)
     before = tc.qdiscs(pair.a), pair.a.tc("-s class show dev eth0")
@@ -190,4 +168,4 @@ def test_a_refused_change_changes_nothing(pair: Pair, wire: Capture) -> None:
     # This one is for the kernel to refuse: each mask alone is right.
     pair.a.refused("qdisc change dev eth0 root handle 1: mercury limit 10 mask 0xff0000", 2)
     assert (tc.qdiscs(pair.a), pair.a.tc("-s class show dev eth0")) == before
-    checks.nothing_lost(_drain(pair, wire), [flow])
+    checks.nothing_lost(stopped.drain(pair, wire), [flow])

@@ -9,39 +9,19 @@ from collections import defaultdict
 
 import pytest
 
-from lib import checks, tc
-from lib.capture import Capture, Packet
+from lib import checks, stopped, tc
+from lib.capture import Capture
 from lib.netns import Pair
 from lib.traffic import Udp, mark
 
-# 1000 bytes take 0.8 s, so that nothing leaves while a backlog is built.
-STOPPED = "rate 10kbit rescue 0"
-
-
-def _stop(pair: Pair) -> Udp:
-    """After this packet the link is busy."""
-    stopper = Udp(pair, mark(1))
-    stopper.send()
-    return stopper
-
-
-def _drain(pair: Pair, wire: Capture) -> list[Packet]:
-    """Open the link and take what was queued."""
-    wire.ours()
-    pair.change("rate 1gbit")
-    time.sleep(1)
-    checks.wait_until_empty(pair.a)
-    return wire.ours()
-
-
 def test_push_out_takes_the_tail_of_the_least_urgent_band(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} limit 100")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} limit 100")
+    stopped.stop(pair)
     middle, last, first = (Udp(pair, mark(n)) for n in (10, 20, 1))
     last.send(60)
     middle.send(60)  # 20 of the last band go
     first.send(30)  # 30 more
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, first) == list(range(30))
     assert checks.sequence(packets, middle) == list(range(60))
     assert checks.sequence(packets, last) == list(range(10))
@@ -52,25 +32,25 @@ def test_push_out_takes_the_tail_of_the_least_urgent_band(pair: Pair, wire: Capt
 def test_a_less_urgent_packet_does_not_displace_a_more_urgent_one(
     pair: Pair, wire: Capture
 ) -> None:
-    pair.add(f"{STOPPED} limit 50")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} limit 50")
+    stopped.stop(pair)
     urgent, late, same = Udp(pair, mark(3)), Udp(pair, mark(30)), Udp(pair, mark(3))
     urgent.send(50)
     late.send(20)
     same.send(20)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, urgent) == list(range(50))
     assert checks.sequence(packets, late) == []
     assert checks.sequence(packets, same) == []
 
 
 def test_push_out_goes_on_to_the_next_band(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} limit 40 bands 1024")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} limit 40 bands 1024")
+    stopped.stop(pair)
     flows = {n: Udp(pair, mark(n)) for n in (1024, 700, 65, 64, 2)}
     for flow in flows.values():
         flow.send(20)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     left = {n: checks.sequence(packets, flow) for n, flow in flows.items()}
     twenty = list(range(20))
     assert left == {1024: [], 700: [], 65: [], 64: twenty, 2: twenty}
@@ -79,12 +59,12 @@ def test_push_out_goes_on_to_the_next_band(pair: Pair, wire: Capture) -> None:
 def test_random_against_a_model(pair: Pair, wire: Capture, rng: random.Random) -> None:
     """One job with limits of the qdisc, the job and some bands."""
     limit, job_limit, band_limits = 80, 60, {3: 10, 9: 0, 20: 25}
-    pair.add(f"{STOPPED} limit {limit} bands 32")
+    pair.add(f"{stopped.OPTIONS} limit {limit} bands 32")
     pair.a.tc(f"class change dev eth0 classid {tc.job(0)} mercury limit {job_limit}")
     for band, of_band in band_limits.items():
         if of_band:
             pair.a.tc(f"class change dev eth0 classid {tc.band(0, band)} mercury limit {of_band}")
-    _stop(pair)
+    stopped.stop(pair)
     flow = Udp(pair, mark(1), size=200)
     model: dict[int, list[int]] = defaultdict(list)
     for seq in range(600):
@@ -96,32 +76,32 @@ def test_random_against_a_model(pair: Pair, wire: Capture, rng: random.Random) -
         model[band].append(seq)
         if sum(map(len, model.values())) > job_limit:
             model[max(b for b in model if model[b])].pop()
-    left = checks.sequence(_drain(pair, wire), flow)
+    left = checks.sequence(stopped.drain(pair, wire), flow)
     assert left == [seq for band in sorted(model) for seq in model[band]]
 
 
 def test_the_job_that_holds_most_beyond_its_share_gives_way(pair: Pair, wire: Capture) -> None:
     """Even if what it holds is the more urgent: urgency counts inside a job."""
-    pair.add(f"{STOPPED} limit 100")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} limit 100")
+    stopped.stop(pair)
     hog, small = Udp(pair, mark(1)), Udp(pair, mark(60, job=1))
     hog.send(100)
     small.send(40)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, small) == list(range(40))
     assert checks.sequence(packets, hog) == list(range(60))
 
 
 def test_the_share_of_the_limit_follows_the_weights(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} limit 140")
+    pair.add(f"{stopped.OPTIONS} limit 140")
     for job, weight in ((1, 2), (2, 4)):
         pair.a.tc(f"class change dev eth0 classid {tc.job(job)} mercury weight {weight}")
-    _stop(pair)
+    stopped.stop(pair)
     flows = [Udp(pair, mark(5, job=j)) for j in range(3)]
     for _ in range(300):
         for flow in flows:
             flow.send()
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     left = [checks.sequence(packets, flow) for flow in flows]
     assert sum(map(len, left)) == 140
     for seqs, share in zip(left, (20, 40, 80)):
@@ -130,13 +110,13 @@ def test_the_share_of_the_limit_follows_the_weights(pair: Pair, wire: Capture) -
 
 
 def test_a_job_keeps_its_urgent_packets_when_it_gives_way(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} limit 100")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} limit 100")
+    stopped.stop(pair)
     urgent, late, other = Udp(pair, mark(1)), Udp(pair, mark(9)), Udp(pair, mark(1, job=1))
     late.send(50)
     urgent.send(50)
     other.send(50)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, urgent) == list(range(50))
     assert checks.sequence(packets, late) == []
     assert checks.sequence(packets, other) == list(range(50))
@@ -144,9 +124,9 @@ def test_a_job_keeps_its_urgent_packets_when_it_gives_way(pair: Pair, wire: Capt
 
 def test_what_senders_are_told(pair: Pair, wire: Capture) -> None:
     """TCP takes what it is told for what has happened to its packet, not to another."""
-    pair.add(f"{STOPPED} limit 20 split_gso")
+    pair.add(f"{stopped.OPTIONS} limit 20 split_gso")
     pair.a.tc(f"class change dev eth0 classid {tc.band(0, 4)} mercury limit 1")
-    _stop(pair)
+    stopped.stop(pair)
     late = Udp(pair, mark(30))
     late.send(20)
     told = {
@@ -170,20 +150,20 @@ def test_what_senders_are_told(pair: Pair, wire: Capture) -> None:
     again = Udp(pair, mark(3), size=1400 * 10 - 9 * 42, segment=1400)
     again.report_drops()
     again.send()
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     left = {name: len(checks.sequence(packets, flow)) for name, flow in told.items()}
     assert left == {"split": 10, "urgent": 5, "other job": 2, "limited": 0}
     assert checks.sequence(packets, again) == [0, 1, 2]
 
 
 def test_unmarked_packets_are_limited_by_their_own_qdisc(pair: Pair, wire: Capture) -> None:
-    pair.add(f"{STOPPED} limit 10")
+    pair.add(f"{stopped.OPTIONS} limit 10")
     pair.a.tc("qdisc add dev eth0 parent 1:ffff handle 2: pfifo limit 30")
-    _stop(pair)
+    stopped.stop(pair)
     marked, unmarked = Udp(pair, mark(1)), Udp(pair)
     unmarked.send(50)
     marked.send(20)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, unmarked) == list(range(30))
     assert checks.sequence(packets, marked) == list(range(10))
     assert tc.qdisc(pair.a, "2:")["drops"] == 20
@@ -191,13 +171,13 @@ def test_unmarked_packets_are_limited_by_their_own_qdisc(pair: Pair, wire: Captu
 
 def test_memory_limit(pair: Pair, wire: Capture) -> None:
     """1 MiB of truesize: the tail of the least urgent band goes, and no more than must."""
-    pair.add(f"{STOPPED} memory_limit 1mb")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} memory_limit 1mb")
+    stopped.stop(pair)
     late, urgent = Udp(pair, mark(9), size=1500), Udp(pair, mark(1), size=1500)
     late.send(1000)
     at_first = tc.qdisc(pair.a)
     urgent.send(100)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     held = at_first["qlen"]
     truesize = at_first["memory_used"] // held
     assert 1500 < truesize <= 4096
@@ -213,41 +193,41 @@ def test_memory_limit(pair: Pair, wire: Capture) -> None:
 
 def test_memory_limit_takes_from_the_job_that_holds_most_bytes(pair: Pair, wire: Capture) -> None:
     """Not from the one with most packets."""
-    pair.add(f"{STOPPED} no_split_gso memory_limit 1mb")
-    _stop(pair)
+    pair.add(f"{stopped.OPTIONS} no_split_gso memory_limit 1mb")
+    stopped.stop(pair)
     small = Udp(pair, mark(1), size=100)
     large = Udp(pair, mark(1, job=1), size=40000, segment=1400)
     small.send(500)
     large.send(60)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, small) == list(range(500))
     kept = len(checks.sequence(packets, large))
     assert 0 < kept < 60
 
 
 def test_limit_of_a_job(pair: Pair, wire: Capture) -> None:
-    pair.add(STOPPED)
+    pair.add(stopped.OPTIONS)
     pair.a.tc(f"class change dev eth0 classid {tc.job(1)} mercury limit 30")
-    _stop(pair)
+    stopped.stop(pair)
     late, urgent = Udp(pair, mark(9, job=1)), Udp(pair, mark(1, job=1))
     other = Udp(pair, mark(9))
     late.send(40)
     urgent.send(20)
     other.send(40)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, urgent) == list(range(20))
     assert checks.sequence(packets, late) == list(range(10))
     assert checks.sequence(packets, other) == list(range(40))
 
 
 def test_limit_of_a_band(pair: Pair, wire: Capture) -> None:
-    pair.add(STOPPED)
+    pair.add(stopped.OPTIONS)
     pair.a.tc(f"class change dev eth0 classid {tc.band(0, 4)} mercury limit 7")
-    _stop(pair)
+    stopped.stop(pair)
     limited, other = Udp(pair, mark(5)), Udp(pair, mark(6))
     limited.send(20)
     other.send(20)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, limited) == list(range(7))
     assert checks.sequence(packets, other) == list(range(20))
     assert tc.classes(pair.a)[tc.band(0, 4)]["drops"] == 13
@@ -261,40 +241,40 @@ def test_limit_of_a_band(pair: Pair, wire: Capture) -> None:
 def test_a_smaller_limit_under_traffic(
     pair: Pair, wire: Capture, new: str, left: tuple[int, ...]
 ) -> None:
-    pair.add(STOPPED)
-    _stop(pair)
+    pair.add(stopped.OPTIONS)
+    stopped.stop(pair)
     flows = [Udp(pair, mark(n)) for n in (1, 2, 64)]
     for flow in flows:
         flow.send(20)
     pair.change(new)
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert tuple(len(checks.sequence(packets, f)) for f in flows) == left
     assert all(checks.sequence(packets, f) == list(range(n)) for f, n in zip(flows, left))
     assert tc.qdisc(pair.a)["drops"] == 60 - sum(left)
 
 
 def test_a_smaller_memory_limit_under_traffic(pair: Pair, wire: Capture) -> None:
-    pair.add(STOPPED)
-    _stop(pair)
+    pair.add(stopped.OPTIONS)
+    stopped.stop(pair)
     urgent, late = Udp(pair, mark(1), size=1500), Udp(pair, mark(2), size=1500)
     late.send(600)
     urgent.send(300)
     pair.change("memory_limit 1mb")
     q = tc.qdisc(pair.a)
     assert q["memory_used"] <= 1 << 20
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, urgent) == list(range(300))
     assert checks.sequence(packets, late) == list(range(q["qlen"] - 300))
 
 
 def test_a_smaller_limit_of_a_job_under_traffic(pair: Pair, wire: Capture) -> None:
-    pair.add(STOPPED)
-    _stop(pair)
+    pair.add(stopped.OPTIONS)
+    stopped.stop(pair)
     urgent, late, other = Udp(pair, mark(1, job=2)), Udp(pair, mark(2, job=2)), Udp(pair, mark(3))
     for flow in (late, urgent, other):
         flow.send(20)
     pair.a.tc(f"class change dev eth0 classid {tc.job(2)} mercury limit 25")
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert checks.sequence(packets, urgent) == list(range(20))
     assert checks.sequence(packets, late) == list(range(5))
     assert checks.sequence(packets, other) == list(range(20))
@@ -302,15 +282,15 @@ def test_a_smaller_limit_of_a_job_under_traffic(pair: Pair, wire: Capture) -> No
 
 def test_fewer_jobs_keep_the_limit_of_the_last_job(pair: Pair, wire: Capture) -> None:
     """The packets of the jobs that are gone come under it at once."""
-    pair.add(STOPPED)
+    pair.add(stopped.OPTIONS)
     pair.a.tc(f"class change dev eth0 classid {tc.job(1)} mercury limit 10")
-    _stop(pair)
+    stopped.stop(pair)
     flows = [Udp(pair, mark(5, job=j)) for j in (1, 2, 3)]
     for flow in flows:
         flow.send(8)
     pair.change("jobs 2")
     assert tc.classes(pair.a)[tc.job(1)]["qlen"] == 10
-    packets = _drain(pair, wire)
+    packets = stopped.drain(pair, wire)
     assert [len(checks.sequence(packets, f)) for f in flows] == [8, 2, 0]
 
 

@@ -6,8 +6,10 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,8 +37,26 @@ constexpr std::array time_units{
     Unit{"ns", 1},     Unit{"nsec", 1},    Unit{"nsecs", 1},
 };
 
+struct ByteUnit {
+    std::string_view name;  // lower case
+    unsigned shift;
+};
+
+// The units of tc(8), and the names that do not leave open which thousand is meant.
+constexpr std::array byte_units{
+    ByteUnit{"", 0},     ByteUnit{"b", 0},    ByteUnit{"k", 10},   ByteUnit{"kb", 10},
+    ByteUnit{"m", 20},   ByteUnit{"mb", 20},  ByteUnit{"g", 30},   ByteUnit{"gb", 30},
+    ByteUnit{"kib", 10}, ByteUnit{"mib", 20}, ByteUnit{"gib", 30},
+};
+
 constexpr double rate_max = 1e13;    // bit/s: what sch_mercury takes at most
 constexpr double time_max = 3.6e12;  // ns: one hour
+
+std::string lower_case(std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+}
 
 /// A non-negative number directly followed by one of UNITS, in the smallest unit.
 std::optional<double> parse_with_unit(std::string_view text, std::span<const Unit> units) {
@@ -47,9 +67,7 @@ std::optional<double> parse_with_unit(std::string_view text, std::span<const Uni
     if (failure != std::errc{} || !std::isfinite(number) || number < 0)
         return std::nullopt;
 
-    std::string unit(rest, end);
-    std::transform(unit.begin(), unit.end(), unit.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string unit = lower_case({rest, end});
     const auto found = std::find_if(units.begin(), units.end(),
                                     [&](const Unit& candidate) { return candidate.name == unit; });
     if (found == units.end())
@@ -84,6 +102,21 @@ Result<std::chrono::nanoseconds> parse_time(std::string_view text) {
     return std::chrono::nanoseconds(std::llround(*ns));
 }
 
+Result<std::uint64_t> parse_bytes(std::string_view text) {
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, failure] = std::from_chars(text.data(), end, number);
+    const std::string unit = lower_case({rest, end});
+    const auto* const found =
+        std::find_if(byte_units.begin(), byte_units.end(),
+                     [&](const ByteUnit& candidate) { return candidate.name == unit; });
+    if (failure != std::errc{} || found == byte_units.end() ||
+        number > std::numeric_limits<std::uint64_t>::max() >> found->shift)
+        return Error{fmt::format(
+            "size \"{}\" is not a whole number of bytes, kb, mb or gb (1kb is 1024)", text)};
+    return number << found->shift;
+}
+
 std::string to_string(Rate rate) {
     constexpr std::array<std::pair<std::uint64_t, const char*>, 3> steps{
         {{1'000'000'000, "gbit"}, {1'000'000, "mbit"}, {1'000, "kbit"}}};
@@ -102,6 +135,16 @@ std::string time_to_string(std::chrono::nanoseconds time) {
             return fmt::format("{}{}", time.count() / factor, unit);
     }
     return fmt::format("{}ns", time.count());
+}
+
+std::string bytes_to_string(std::uint64_t bytes) {
+    constexpr std::array<std::pair<unsigned, const char*>, 3> steps{
+        {{30, "gb"}, {20, "mb"}, {10, "kb"}}};
+    for (const auto& [shift, name] : steps) {
+        if (bytes != 0 && bytes % (std::uint64_t{1} << shift) == 0)
+            return fmt::format("{}{}", bytes >> shift, name);
+    }
+    return fmt::format("{}", bytes);
 }
 
 }  // namespace mercury

@@ -42,7 +42,7 @@ Result<void> Channel::attach(Reactor& reactor, Receiver receiver) {
     receiver_ = std::move(receiver);
     return reactor.watch(socket_.get(), EPOLLIN, [this](std::uint32_t events) -> Result<void> {
         if ((events & EPOLLOUT) != 0) {
-            if (auto written = write_some(); !written)
+            if (auto written = outgoing_.empty() ? ask_for_more() : write_some(); !written)
                 return written;
         }
         if ((events & ~std::uint32_t{EPOLLOUT}) != 0)
@@ -116,7 +116,14 @@ Result<void> Channel::write_some() {
             front_sent_ = 0;
         }
     }
-    return want_write(false);
+    // With late binding EPOLLOUT says when there is room for the next message.
+    return want_write(static_cast<bool>(has_room_));
+}
+
+Result<void> Channel::ask_for_more() {
+    if (auto off = want_write(false); !off)
+        return off;
+    return has_room_();
 }
 
 Result<void> Channel::want_write(bool wanted) {

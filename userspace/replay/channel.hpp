@@ -13,10 +13,11 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "common/fd.hpp"
+#include "common/reactor.hpp"
 #include "common/result.hpp"
-#include "replay/reactor.hpp"
 
 namespace mercury::replay {
 
@@ -24,7 +25,7 @@ namespace mercury::replay {
 /// the next piece of either.
 struct Message {
     std::uint32_t iteration = 0;
-    std::uint32_t layer = 0;
+    std::uint32_t layer = 0;  // or a part of one, as both ends number them
     std::uint64_t bytes = 0;  // never 0
 };
 
@@ -39,11 +40,17 @@ struct Arrival {
 class Channel {
   public:
     using Receiver = std::function<Result<void>(const Arrival&)>;
+    using RoomHandler = std::function<Result<void>()>;
 
     /// PEER is who is at the other end, for errors.
     Channel(Fd socket, std::string peer);
 
     Result<void> attach(Reactor& reactor, Receiver receiver);
+
+    /// Late binding: whoever sends chooses the next message when TCP has room for it, that is
+    /// while idle(); HAS_ROOM is called when that is so again.
+    void bind_late(RoomHandler has_room) { has_room_ = std::move(has_room); }
+    bool idle() const { return outgoing_.empty() && !waits_for_room_; }
 
     /// Behind everything sent before; returns at once.
     Result<void> send(const Message& message);
@@ -59,6 +66,7 @@ class Channel {
     Result<Message> decode(const Header& header) const;
 
     Result<void> write_some();
+    Result<void> ask_for_more();
     Result<void> read_some();
     Result<void> take_header(std::size_t bytes);
     Result<void> take_bytes(std::size_t bytes, Clock::time_point now);
@@ -68,6 +76,7 @@ class Channel {
     std::string peer_;
     Reactor* reactor_ = nullptr;
     Receiver receiver_;
+    RoomHandler has_room_;  // empty: messages are bound when they are sent
     std::uint64_t bytes_moved_ = 0;
 
     std::deque<Message> outgoing_;

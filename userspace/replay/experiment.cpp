@@ -44,51 +44,37 @@ struct Plan {
 };
 
 Plan one_class(const Profile& profile) {
-    return {std::vector<std::size_t>(profile.layers.size(), 0), {mark_of_class(0)}};
+    return {std::vector<std::size_t>(profile.layers.size(), 0), {mark_of_class(0, 0)}};
 }
 
 Plan by_priority(const std::vector<PriorityClass>& classes) {
     Plan plan;
     for (std::size_t i = 0; i < classes.size(); ++i) {
         plan.class_of_layer.resize(classes[i].last + 1, i);
-        plan.marks.push_back(mark_of_class(i));
+        plan.marks.push_back(mark_of_class(0, i));
     }
     return plan;
 }
 
-struct Connection {
-    Fd worker;
-    Fd server;
-};
-
-Result<Connection> connect_hosts(const Network& network, const Endpoint& endpoint) {
-    const auto listener = network.server().run<Fd>([&] { return listen_at(endpoint); });
-    if (!listener)
-        return listener.error();
-    auto worker = network.worker().run<Fd>([&] { return connect_to(endpoint); });
-    if (!worker)
-        return worker.error();
-    auto server = accept_from(listener.value());
-    if (!server)
-        return server.error();
-    return Connection{std::move(worker).value(), std::move(server).value()};
-}
+// In the network.
+constexpr std::size_t worker_host = 0;
+constexpr std::size_t server_host = 1;
 
 Result<TrainingLog> train_over(const Network& network, const Profile& profile, const Plan& plan,
                                Answer answer, std::size_t iterations, int interrupt_fd) {
     Ends worker;
     Ends server;
-    Endpoint endpoint{network.server_address(), 0};
+    Endpoint endpoint;
     in_port_t port = first_port;
     for (const auto direction : {&Ends::push, &Ends::pull}) {
         for (const auto mark : plan.marks) {
             endpoint.mark = mark;
             endpoint.address.sin_port = htons(port++);
-            auto connection = connect_hosts(network, endpoint);
+            auto connection = connect_hosts(network, worker_host, server_host, endpoint);
             if (!connection)
                 return connection.error();
-            (worker.*direction).push_back(std::move(connection.value().worker));
-            (server.*direction).push_back(std::move(connection.value().server));
+            (worker.*direction).push_back(std::move(connection.value().from));
+            (server.*direction).push_back(std::move(connection.value().to));
         }
     }
     return train(profile, plan.class_of_layer, std::move(worker), std::move(server), answer,
@@ -155,21 +141,25 @@ using Uploads = std::vector<std::unique_ptr<Upload>>;
 
 Result<Uploads> start_uploads(const Network& network, std::size_t count) {
     Uploads uploads;
-    Endpoint endpoint{network.server_address(), 0};
+    Endpoint endpoint;
     for (std::size_t i = 0; i < count; ++i) {
         endpoint.address.sin_port = htons(static_cast<in_port_t>(first_upload_port + i));
-        auto connection = connect_hosts(network, endpoint);
+        auto connection = connect_hosts(network, worker_host, server_host, endpoint);
         if (!connection)
             return connection.error();
-        uploads.push_back(std::make_unique<Upload>(std::move(connection.value().worker),
-                                                   std::move(connection.value().server)));
+        uploads.push_back(std::make_unique<Upload>(std::move(connection.value().from),
+                                                   std::move(connection.value().to)));
     }
     return uploads;
 }
 
 Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int interrupt_fd) {
     const Settings& settings = experiment.settings;
-    const auto network = Network::build({settings.rate, settings.delay, std::string(arm.qdisc)});
+    NetworkSettings wanted;
+    wanted.rate = settings.rate;
+    wanted.delay = settings.delay;
+    wanted.qdisc = {std::string(arm.qdisc)};
+    const auto network = Network::build(wanted);
     if (!network)
         return network.error();
 
@@ -194,7 +184,7 @@ Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int inte
     result.arm = &arm;
     result.connections = 2 * plan.marks.size();
     result.goodput = goodput.value();
-    result.drops = drops.value();
+    result.drops = drops.value().total();
     for (const auto& upload : uploads.value())
         result.upload_goodput += upload->goodput();
     evaluate(std::move(log).value(), settings.warm_up, result);

@@ -13,9 +13,9 @@
 
 #include "common/result.hpp"
 #include "common/units.hpp"
-#include "replay/classes.hpp"
+#include "layers/classes.hpp"
+#include "layers/profile.hpp"
 #include "replay/network.hpp"
-#include "replay/profile.hpp"
 #include "replay/server.hpp"
 #include "replay/sockets.hpp"
 #include "replay/worker.hpp"

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Draws what `replay demo --json FIGURES --timeline TIMELINE` wrote.
 
-Prints the finding in one sentence. Two arms, one above the other on the same time axis. Each shows what the GPU computes and when it
-waits, and which layers' bytes arrive at the server and back at the worker. Layers are coloured by
-the order in which the next forward pass needs them.
+Prints the finding in one sentence. Two arms, one above the other on the same time axis. Each shows
+what the GPU computes and when it waits, and which layers' bytes arrive at the server and back at
+the worker; beside uploads, also what these got of the link. Layers are coloured by the order in
+which the next forward pass needs them.
 """
 
 from __future__ import annotations
@@ -213,7 +214,9 @@ def mark_time(lanes: Sequence[Axes], time: float, colour: str, style: str) -> No
         axes.axvline(time, color=colour, linestyle=style, linewidth=1.1, zorder=5)
 
 
-def draw_arm(lanes: Sequence[Axes], arm: Arm, heading: str, timeline: Timeline, xmax: float) -> None:
+def draw_arm(
+    lanes: Sequence[Axes], arm: Arm, heading: str, aside: str, timeline: Timeline, xmax: float
+) -> None:
     for axes in lanes:
         axes.set_xlim(0, xmax)
         axes.set_xticks([])
@@ -222,6 +225,7 @@ def draw_arm(lanes: Sequence[Axes], arm: Arm, heading: str, timeline: Timeline, 
     draw_wire(push, "gradients\nto the server", arm.push, timeline)
     draw_wire(pull, "parameters\nback from it", arm.pull, timeline)
     gpu.set_title(heading, loc="left", fontsize=11.5, fontweight="bold", color=INK, pad=7)
+    gpu.set_title(aside, loc="right", fontsize=10, color=INK, pad=7)
 
     mark_time(lanes, arm.forward_start, INK, ":")
     place = arm.forward_start / xmax
@@ -233,12 +237,23 @@ def draw_arm(lanes: Sequence[Axes], arm: Arm, heading: str, timeline: Timeline, 
     mark_time(lanes, arm.duration, INK, "-")
 
 
+def plural(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def uploads_got(figures: dict[str, Any], arm: str, timeline: Timeline) -> str:
+    """In one arm, on average; nothing if the job has the link to itself."""
+    if not figures["uploads"]:
+        return ""
+    return f"uploads take {figures['arms'][arm]['upload_gbit']:.1f} of the {timeline.rate_gbit:g} Gbit/s"
+
+
 def sentence_of(figures: dict[str, Any], timeline: Timeline, above: str, below: str) -> str:
     """The finding."""
     before, after = figures["iteration_ms"][above], figures["iteration_ms"][below]
     where = f"{figures['profile']['name']} over {timeline.rate_gbit:g} Gbit/s"
     if figures["uploads"]:
-        where += f" beside {figures['uploads']} uploads"
+        where += f" beside {plural(figures['uploads'], 'upload')}"
     if before / after >= 1.02:
         return (
             f"{where}: an iteration takes {after:.0f} ms instead of {before:.0f} ({before / after:.2f}x)"
@@ -261,8 +276,14 @@ def draw(
         right=0.975, top=0.85, bottom=0.165,
     )  # fmt: skip
     lanes = [figure.add_subplot(grid[row]) for row in (0, 2, 3, 5, 7, 8)]
-    draw_arm(lanes[:3], above, "FIFO: whole layers, in the order in which they are ready", timeline, xmax)
-    draw_arm(lanes[3:], below, "Mercury: what is needed first overtakes, and bytes come back as they arrive", timeline, xmax)
+    draw_arm(
+        lanes[:3], above, "FIFO: whole layers, in the order in which they are ready",
+        uploads_got(figures, above_name, timeline), timeline, xmax,
+    )  # fmt: skip
+    draw_arm(
+        lanes[3:], below, "Mercury: what is needed first overtakes, and bytes come back as they arrive",
+        uploads_got(figures, below_name, timeline), timeline, xmax,
+    )  # fmt: skip
 
     bottom = lanes[-1]
     bottom.set_xticks(nice_ticks(xmax))
@@ -287,12 +308,16 @@ def draw(
         0.02, 0.96, sentence_of(figures, timeline, above_name, below_name), fontsize=15,
         fontweight="bold", color=INK, va="center",
     )  # fmt: skip
-    figure.text(
-        0.02, 0.923,
+    subtitle = (
         "The last layers' gradients are ready first but needed last. One iteration: backward pass, exchange "
-        "with a parameter server, next forward pass.",
-        fontsize=10, color=MUTED, va="center",
-    )  # fmt: skip
+        "with a parameter server, next forward pass."
+    )
+    if figures["uploads"]:
+        subtitle += (
+            "\nThe worker's link is shared: a checkpoint goes out all the time over "
+            f"{plural(figures['uploads'], 'other connection')}, as fast as it is let."
+        )
+    figure.text(0.02, 0.935, subtitle, fontsize=10, color=MUTED, va="top", linespacing=1.5)
 
     scale = figure.add_axes((0.135, 0.062, 0.3, 0.018))
     bar = figure.colorbar(

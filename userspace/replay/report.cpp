@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "replay/bound.hpp"
+#include "replay/order_bound.hpp"
 
 namespace mercury::replay {
 namespace {
@@ -73,7 +74,7 @@ Json classes_json(const std::vector<PriorityClass>& classes) {
     Json array = Json::array();
     for (std::size_t i = 0; i < classes.size(); ++i) {
         array.push_back({{"class", i},
-                         {"mark", mark_of_class(i)},
+                         {"mark", mark_of_class(0, i)},
                          {"first_layer", classes[i].first},
                          {"last_layer", classes[i].last},
                          {"bytes", classes[i].bytes}});
@@ -149,12 +150,39 @@ std::string describe_profile(const Profile& profile, const std::vector<PriorityC
     text += "\nClasses, the first is needed first:\n";
     for (std::size_t c = 0; c < classes.size(); ++c) {
         text +=
-            fmt::format("  class {}: mark {}, layers {} to {}, {:.1f} MB\n", c, mark_of_class(c),
+            fmt::format("  class {}: mark {}, layers {} to {}, {:.1f} MB\n", c, mark_of_class(0, c),
                         classes[c].first, classes[c].last, megabytes(classes[c].bytes));
     }
     const Bound bound = bound_of(profile, rate);
     text += fmt::format("\nBound at {}: {:.1f} ms = {}", to_string(rate), to_ms(bound.total()),
                         describe_bound(bound, rate));
+    return text;
+}
+
+Result<std::string> describe_models(const ComputeRate& compute, Rate rate) {
+    constexpr auto row =
+        "| {:<12} | {:>6} | {:>11} | {:>5} | {:<24} | {:>7} | {:>10} | {:>7} | {:>8} |\n";
+    std::string text = fmt::format(row, "model", "layers", "parameters", "batch", "of", "TFLOP/s",
+                                   "compute ms", "wire ms", "bound ms");
+    text += fmt::format(row, "---", "--:", "--:", "--:", "---", "--:", "--:", "--:", "--:");
+    for (const BuiltinModel& model : builtin_models()) {
+        const auto profile = model_by_name(model.name, compute);
+        if (!profile)
+            return profile.error();
+        const Bound bound = bound_of(profile.value(), rate);
+        text += fmt::format(
+            row, model.name, profile.value().layers.size(), profile.value().bytes() / sizeof(float),
+            compute.batch.value_or(model.batch), model.sample,
+            fmt::format("{:g}", compute.tflops.value_or(model.tflops)),
+            fmt::format("{:.1f}", to_ms(bound.compute)), fmt::format("{:.1f}", to_ms(bound.wire)),
+            fmt::format("{:.1f}", to_ms(order_bound(profile.value(), bound.wire))));
+    }
+    text += fmt::format(
+        "\ncompute: forward and backward pass. wire: the parameters once over {}, as TCP payload.\n"
+        "bound: what an ideal network would need in the best order; above max(compute, wire) "
+        "where\n"
+        "large gradients are ready late.\n",
+        to_string(rate));
     return text;
 }
 

@@ -5,14 +5,20 @@
 
 #include <string>
 
+#include "common/result.hpp"
+#include "layers/models.hpp"
+#include "layers/profile.hpp"
 #include "replay/experiment.hpp"
-#include "replay/profile.hpp"
 
 namespace mercury::replay {
 
 /// Layers, classes and the bound, for `replay profile`.
 std::string describe_profile(const Profile& profile, const std::vector<PriorityClass>& classes,
                              Rate rate);
+
+/// The built-in models and what they need at a link of RATE, as a table for `replay models` and, as
+/// it is, for Markdown.
+Result<std::string> describe_models(const ComputeRate& compute, Rate rate);
 
 /// The table of iteration times and what it says.
 std::string describe_experiment(const Experiment& experiment);

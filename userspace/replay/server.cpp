@@ -7,7 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "replay/reactor.hpp"
+#include "common/reactor.hpp"
 
 namespace mercury::replay {
 

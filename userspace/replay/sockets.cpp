@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/sockets.hpp"
+
 namespace mercury::replay {
 namespace {
 
@@ -21,16 +23,28 @@ Result<void> set_option(const Fd& socket, int level, int option, int value, cons
 }
 
 /// Before the first byte: marking a live socket would reorder it.
-Result<void> set_mark(const Fd& socket, std::uint32_t mark) {
-    if (mark == 0)
-        return {};
-    return set_option(socket, SOL_SOCKET, SO_MARK, static_cast<int>(mark),
-                      "SO_MARK (needs CAP_NET_ADMIN)");
+Result<void> set_endpoint_options(const Fd& socket, const Endpoint& endpoint) {
+    if (endpoint.mark != 0) {
+        if (auto set = set_option(socket, SOL_SOCKET, SO_MARK, static_cast<int>(endpoint.mark),
+                                  "SO_MARK (needs CAP_NET_ADMIN)");
+            !set)
+            return set;
+    }
+    if (endpoint.dscp != 0) {
+        if (auto set = set_option(socket, IPPROTO_IP, IP_TOS, static_cast<int>(endpoint.dscp << 2),
+                                  "IP_TOS");
+            !set)
+            return set;
+    }
+    return {};
 }
 
-Result<void> set_stream_options(const Fd& socket) {
+Result<void> set_stream_options(const Fd& socket, const Endpoint& endpoint) {
+    // Or else the end of a message would wait for an acknowledgement that its receiver delays.
     if (auto set = set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"); !set)
         return set;
+    if (!endpoint.late_binding)
+        return {};
     return set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, not_sent_lowat, "TCP_NOTSENT_LOWAT");
 }
 
@@ -57,8 +71,8 @@ Result<Fd> listen_at(const Endpoint& endpoint) {
     // The port may have served an earlier training.
     if (auto set = set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"); !set)
         return set.error();
-    // An accepted socket inherits the mark, so that even the SYN-ACK has it.
-    if (auto set = set_mark(listener, endpoint.mark); !set)
+    // An accepted socket inherits them, so that even the SYN-ACK has the mark.
+    if (auto set = set_endpoint_options(listener, endpoint); !set)
         return set.error();
     if (bind(listener.get(), generic(&endpoint.address), sizeof(endpoint.address)) != 0 ||
         listen(listener.get(), 1) != 0)
@@ -70,21 +84,25 @@ Result<Fd> connect_to(const Endpoint& endpoint) {
     Fd connected(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!connected)
         return system_error("socket");
-    if (auto set = set_mark(connected, endpoint.mark); !set)
+    if (auto set = set_endpoint_options(connected, endpoint); !set)
         return set.error();
-    if (auto set = set_stream_options(connected); !set)
+    if (auto set = set_stream_options(connected, endpoint); !set)
         return set.error();
     if (connect(connected.get(), generic(&endpoint.address), sizeof(endpoint.address)) != 0)
         return system_error(fmt::format("cannot connect to {}", to_string(endpoint.address)));
+    if (auto bounded = transport::bound_window(connected, endpoint.window); !bounded)
+        return bounded.error();
     return connected;
 }
 
-Result<Fd> accept_from(const Fd& listener) {
+Result<Fd> accept_from(const Fd& listener, const Endpoint& endpoint) {
     Fd accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!accepted)
         return system_error("accept");
-    if (auto set = set_stream_options(accepted); !set)
+    if (auto set = set_stream_options(accepted, endpoint); !set)
         return set.error();
+    if (auto bounded = transport::bound_window(accepted, endpoint.window); !bounded)
+        return bounded.error();
     return accepted;
 }
 

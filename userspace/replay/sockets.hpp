@@ -3,6 +3,7 @@
 // The TCP connections that all arms use.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -13,10 +14,13 @@
 
 namespace mercury::replay {
 
-/// A port to connect to, and the mark of what both ends send there; 0 is no mark.
+/// A port to connect to, and what both ends of the connections there have.
 struct Endpoint {
     sockaddr_in address{};
-    std::uint32_t mark = 0;
+    std::uint32_t mark = 0;  // 0 is no mark
+    unsigned dscp = 0;
+    std::size_t window = 0;    // bytes that may be underway to each end, 0: the kernel adapts it
+    bool late_binding = true;  // or else as sockets are by default
 };
 
 /// Late binding: a socket holds at most this much that TCP has not sent, so that a layer waits in
@@ -26,7 +30,7 @@ constexpr int not_sent_lowat = 128 * 1024;
 /// An address with port 0 is given a free port: ask port_of().
 Result<Fd> listen_at(const Endpoint& endpoint);
 Result<Fd> connect_to(const Endpoint& endpoint);
-Result<Fd> accept_from(const Fd& listener);
+Result<Fd> accept_from(const Fd& listener, const Endpoint& endpoint = {});
 Result<in_port_t> port_of(const Fd& socket);
 
 /// One host's ends of the connections to the other, by class.

@@ -9,7 +9,8 @@
 namespace mercury::replay {
 namespace {
 
-constexpr std::size_t chunk_bytes = std::size_t{256} * 1024;
+/// Large, for few system calls: these are what a guest spends its real time on.
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
 }  // namespace
 

@@ -20,6 +20,9 @@ class Upload {
     Upload& operator=(const Upload&) = delete;
     ~Upload();
 
+    /// Bytes that have arrived so far.
+    std::uint64_t received() const { return received_; }
+
     /// Bits a second that have arrived so far.
     double goodput() const;
 
@@ -30,7 +33,7 @@ class Upload {
     Fd from_;
     Fd to_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    std::atomic<std::uint64_t> received_{0};  // bytes
+    std::atomic<std::uint64_t> received_{0};
     std::thread sender_;
     std::thread receiver_;
 };

@@ -9,10 +9,10 @@
 #include <deque>
 #include <vector>
 
+#include "common/reactor.hpp"
 #include "common/result.hpp"
+#include "layers/profile.hpp"
 #include "replay/channel.hpp"
-#include "replay/profile.hpp"
-#include "replay/reactor.hpp"
 #include "replay/sockets.hpp"
 
 namespace mercury::replay {

@@ -116,3 +116,14 @@ TEST_CASE("a profile is shown with its classes and the bound", "[report]") {
     CHECK_THAT(text, Contains("class 1: mark 2, layers 1 to 1, 0.0 MB"));
     CHECK_THAT(text, Contains("Bound at 10gbit: 200.0 ms"));
 }
+
+TEST_CASE("the table of models has a row for each", "[models]") {
+    const auto table = describe_models({}, Rate{10'000'000'000});
+    REQUIRE(table);
+    for (const BuiltinModel& entry : builtin_models())
+        CHECK_THAT(table.value(), Contains("| " + std::string(entry.name)));
+    CHECK_THAT(table.value(), Contains("138357544") && Contains("124439808"));
+    // 138,357,544 x 4 bytes at the TCP goodput of 10 Gbit/s.
+    CHECK_THAT(table.value(), Contains("462.9 "));
+    CHECK_FALSE(describe_models({-1, 1}, Rate{10'000'000'000}));
+}

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 
+#include "loopback.hpp"
 #include "replay/experiment.hpp"
 #include "replay/server.hpp"
 
@@ -22,31 +22,15 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-Endpoint loopback() {
-    Endpoint endpoint;
-    endpoint.address.sin_family = AF_INET;
-    endpoint.address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return endpoint;
-}
-
 struct Hosts {
     Ends worker;
     Ends server;
 };
 
 void connect_over_loopback(std::vector<Fd>& worker, std::vector<Fd>& server) {
-    Endpoint endpoint = loopback();
-    const auto listener = listen_at(endpoint);
-    REQUIRE(listener);
-    const auto port = port_of(listener.value());
-    REQUIRE(port);
-    endpoint.address.sin_port = htons(port.value());
-    auto connected = connect_to(endpoint);
-    REQUIRE(connected);
-    auto accepted = accept_from(listener.value());
-    REQUIRE(accepted);
-    worker.push_back(std::move(connected).value());
-    server.push_back(std::move(accepted).value());
+    auto [connected, accepted] = test::connection_over_loopback();
+    worker.push_back(std::move(connected));
+    server.push_back(std::move(accepted));
 }
 
 Hosts connected_hosts(std::size_t classes) {
@@ -189,7 +173,7 @@ TEST_CASE("bytes that were never sent are refused by the worker", "[training]") 
 }
 
 TEST_CASE("a port that nobody listens at is an error with the address", "[training]") {
-    Endpoint endpoint = loopback();
+    Endpoint endpoint = test::loopback();
     endpoint.address.sin_port = htons(1);
     const auto connection = connect_to(endpoint);
     REQUIRE_FALSE(connection);

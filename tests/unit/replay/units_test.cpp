@@ -90,3 +90,30 @@ TEST_CASE("rates and times are written so that they are read back unchanged", "[
     CHECK(to_string(Rate{2'500'000'000}) == "2500mbit");
     CHECK(time_to_string(25us) == "25us");
 }
+
+TEST_CASE("sizes are read as tc writes them", "[units]") {
+    const auto [text, bytes] = GENERATE(table<std::string, std::uint64_t>({
+        {"0", 0},
+        {"160000", 160'000},
+        {"512b", 512},
+        {"64kb", 65'536},
+        {"64KB", 65'536},
+        {"4m", 4'194'304},
+        {"1gb", 1'073'741'824},
+        {"3KiB", 3'072},
+        {"2MiB", 2'097'152},
+        {"16GiB", 17'179'869'184},
+    }));
+    const auto parsed = parse_bytes(text);
+    REQUIRE(parsed);
+    CHECK(parsed.value() == bytes);
+    CHECK(parse_bytes(bytes_to_string(bytes)).value() == bytes);
+}
+
+TEST_CASE("what is no size is refused", "[units]") {
+    const std::string text = GENERATE("", "kb", "-1", "1.5mb", "1 kb", "1tb", "18014398509481984kb",
+                                      "99999999999999999999");
+    const auto parsed = parse_bytes(text);
+    REQUIRE_FALSE(parsed);
+    CHECK_THAT(parsed.error().message, Contains('"' + text + '"'));
+}

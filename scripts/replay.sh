@@ -11,7 +11,7 @@ REPORT=$ROOT/userspace/replay/report_cluster.py
 
 readonly PICTURE_PACKAGES=(iproute2 python3 python3-matplotlib)
 # The test bed looks after its own, too: here so that they can be announced.
-readonly KERNEL_PACKAGES=(bc bison cpio flex kmod libelf-dev libssl-dev xz-utils)
+readonly KERNEL_PACKAGES=(bc bison cpio flex kmod libelf-dev libssl-dev patch xz-utils)
 
 usage_error() {
 	note "$*"

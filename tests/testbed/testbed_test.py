@@ -209,6 +209,22 @@ def test_virtual_time_passes_at_once() -> None:
     assert time.monotonic() - begin < 60
 
 
+@pytest.mark.parametrize("nanoseconds", [1, 256, 5000])
+def test_a_look_at_the_clock_takes_as_long_as_asked(nanoseconds: int) -> None:
+    looks = 10_000
+    program = f"import time\na = time.monotonic_ns()\nfor _ in range({looks}): b = time.monotonic_ns()\nprint(b - a)"
+    result = uml("--clock-read", nanoseconds, "--", "/usr/bin/python3", "-c", program)
+    # The clock counts in steps of 256 ns.
+    assert abs(int(result.stdout) - looks * nanoseconds) < 0.05 * looks * nanoseconds + 512
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1us", "", "1000000"])
+def test_a_clock_that_stands_still_is_refused(text: str) -> None:
+    result = uml("--clock-read", text, "--", "true")
+    assert result.returncode == 125
+    assert f"--clock-read '{text}' is not 1 to 999999 (ns)" in result.stderr
+
+
 def test_real_time_passes_otherwise() -> None:
     begin = time.monotonic()
     assert uml("--", "sleep", 3).returncode == 0

@@ -11,14 +11,15 @@ namespace mercury::transport {
 
 /// To what the bytes underway towards one host are to be bounded, so that the switch does not
 /// overflow when all peers answer at once, and the link is busy all the same: the bandwidth-delay
-/// product, which is on the wires (RTT without queues), and a quarter of the switch's buffer, which
-/// other ports need as well, and a peer's next class while its last one is still underway. Servers
-/// and workers on one host share it.
+/// product, which is on the wires (RTT without queues), and a sixth of the switch's buffer. Other
+/// ports need the rest, and so do the classes: a switch with priority queues has room for a third of
+/// its buffer in one of them, and up to three classes meet in the last one, with their windows used
+/// up while more urgent ones are served. Servers and workers on one host share it.
 constexpr std::size_t in_flight_for(std::size_t switch_buffer, std::uint64_t bits_per_second,
                                     std::chrono::nanoseconds rtt) {
     const double product =
         static_cast<double>(bits_per_second) / 8 * static_cast<double>(rtt.count()) * 1e-9;
-    const double sum = product + static_cast<double>(switch_buffer) / 4;
+    const double sum = product + static_cast<double>(switch_buffer) / 6;
     // Not 0, which would mean no bound.
     constexpr std::size_t most = std::numeric_limits<std::size_t>::max() / 2;
     return sum < 1 ? 1 : sum < static_cast<double>(most) ? static_cast<std::size_t>(sum) : most;
@@ -31,6 +32,6 @@ constexpr std::size_t window_for(std::size_t in_flight, std::size_t peers) {
 }
 
 /// For one who knows nothing of the network.
-constexpr std::size_t in_flight_default = std::size_t{512} << 10;
+constexpr std::size_t in_flight_default = std::size_t{384} << 10;
 
 }  // namespace mercury::transport

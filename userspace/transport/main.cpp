@@ -56,10 +56,10 @@ void add_limits(CLI::App& app, ServerArguments& arguments) {
 void add_window(CLI::App& app, ServerArguments& arguments) {
     auto* const bytes =
         app.add_option("--in-flight", arguments.in_flight,
-                       "what may be underway to this host; 0: TCP decides (default: 1mb)")
+                       "what may be underway to this host; 0: TCP decides (default: 384kb)")
             ->type_name("SIZE");
     auto* const buffer = app.add_option("--switch-buffer", arguments.switch_buffer,
-                                        "instead: --in-flight is RATE x RTT + a quarter of this")
+                                        "instead: --in-flight is RATE x RTT + a sixth of this")
                              ->type_name("SIZE");
     auto* const rate =
         app.add_option("--rate", arguments.rate, "of this host's link, such as 10gbit")

@@ -119,7 +119,7 @@ int mercury_worker_set_dscp(struct mercury_worker* worker, int on);
 
 /*
  * Bytes that may be underway to this worker in all connections together; 0: TCP decides. Default:
- * 512 KiB. mercury_in_flight() tells what suits a network.
+ * 384 KiB. mercury_in_flight() tells what suits a network.
  */
 int mercury_worker_set_in_flight(struct mercury_worker* worker, size_t bytes);
 

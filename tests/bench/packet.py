@@ -49,21 +49,24 @@ class Qdisc:
         return self.priorities[len(self.priorities) // 2]
 
 
-def mercury(bands: int) -> Qdisc:
+def mercury(bands: int, name: str = "", deadline: str = "3600s") -> Qdisc:
     # The clock leaps ahead whenever the machine is idle: at the default of 100 ms
     # all that is queued would be overdue, which it is not on a link that works.
-    return Qdisc(f"mercury-{bands}", f"mercury bands {bands} key priority limit {LIMIT} "
-                 f"deadline 0-{bands - 1} 3600s", range(1, bands + 1))
+    return Qdisc(name or f"mercury-{bands}", f"mercury bands {bands} key priority limit {LIMIT} "
+                 f"deadline 0-{bands - 1} {deadline}", range(1, bands + 1))
 
 
 QDISCS = [
     Qdisc("pfifo", f"pfifo limit {LIMIT}"),
     Qdisc("prio", "prio", range(8)),
     Qdisc("ets", "ets strict 3 priomap 1 2 2 2 1 2 0 0", range(8)),
+    Qdisc("skbprio", f"skbprio limit {LIMIT}", range(64)),
     Qdisc("fq_codel", f"fq_codel limit {LIMIT} target 1000s interval 1000s"),
     Qdisc("fq", f"fq limit {LIMIT} flow_limit {LIMIT} nopacing"),
     Qdisc("cake-flowblind", "cake unlimited besteffort flowblind rtt 1000s memlimit 1gb"),
     Qdisc("cake", "cake unlimited rtt 1000s memlimit 1gb"),
+    mercury(64, "mercury-nodeadline", "none"),
+    mercury(2),
     mercury(64),
     mercury(1024),
 ]

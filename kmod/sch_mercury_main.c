@@ -1221,6 +1221,11 @@ static int mercury_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ex
 
 	qdisc_watchdog_init(&q->watchdog, sch);
 	q->was_idle = true;
+	/* Then our default class would be TC_H_ROOT: what its child drops would not be told us. */
+	if (sch->handle == TC_H_MAJ(TC_H_ROOT)) {
+		NL_SET_ERR_MSG_MOD(extack, "the handle must not be ffff:");
+		return -EINVAL;
+	}
 	/* A qdisc that the kernel makes by default has no handle. */
 	q->major = sch->handle ?: TC_H_MIN_MASK;
 	err = tcf_block_get(&q->block, &q->filter_list, sch, extack);

@@ -417,6 +417,25 @@ def test_c797_a_child_that_drops_while_it_is_peeked_at(pair: Pair, child: str) -
     checks.wait_until_empty(pair.a)
 
 
+# --- Lengths that are not those of the packets --------------------------------------
+
+
+@pytest.mark.parametrize("split", ["split_gso", "no_split_gso"])
+@pytest.mark.parametrize("stab", ["overhead 1000", "overhead -60 linklayer atm", "mpu 60000"])
+def test_stab(pair: Pair, stab: str, split: str) -> None:
+    """A table of sizes makes packets longer or shorter; segments have their own length."""
+    pair.a.tc(f"qdisc add dev eth0 root handle 1: stab {stab} mercury rate 200mbit {split}")
+    for so_mark in (0, mark(1), mark(40)):
+        flow = Udp(pair, so_mark, size=14_000, segment=1400)
+        flow.send(3)
+        flow.close()
+    send(pair, 0, mark(1), count=5)
+    classes_hold_it(pair.a)
+    checks.wait_until_empty(pair.a)
+    classes_hold_it(pair.a)
+    assert tc.qdisc(pair.a)["packets"] >= 16
+
+
 # --- The device goes down, and other trees ------------------------------------------
 
 

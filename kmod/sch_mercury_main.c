@@ -28,6 +28,7 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 
+#include "mercury_check.h"
 #include "mercury_compat.h"
 #include "mercury_core.h"
 
@@ -1143,6 +1144,7 @@ static int mercury_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 		mercury_set_deadlines(q->core, tb[TCA_MERCURY_DEADLINES]);
 	for (j = 0; j < config.jobs; j++)
 		mercury_shrink(sch, &q->core->job[j]);
+	mercury_check_locked(sch, q->core);
 	sch_tree_unlock(sch);
 
 	kvfree(old);
@@ -1219,6 +1221,11 @@ static int mercury_init(struct Qdisc *sch, struct nlattr *opt, struct netlink_ex
 
 	qdisc_watchdog_init(&q->watchdog, sch);
 	q->was_idle = true;
+	/* Then our default class would be TC_H_ROOT: what its child drops would not be told us. */
+	if (sch->handle == TC_H_MAJ(TC_H_ROOT)) {
+		NL_SET_ERR_MSG_MOD(extack, "the handle must not be ffff:");
+		return -EINVAL;
+	}
 	/* A qdisc that the kernel makes by default has no handle. */
 	q->major = sch->handle ?: TC_H_MIN_MASK;
 	err = tcf_block_get(&q->block, &q->filter_list, sch, extack);
@@ -1255,6 +1262,7 @@ static void mercury_reset(struct Qdisc *sch)
 		mercury_queue_only(q);
 		for (j = 0; j < q->core->jobs; j++)
 			mercury_purge_job(sch, &q->core->job[j]);
+		mercury_check_core(q->core);
 		mercury_core_clear(q->core);
 	}
 	if (q->child)
@@ -1582,6 +1590,7 @@ static int mercury_change_class(struct Qdisc *sch, u32 classid, u32 parent, stru
 		mercury_change_job(sch, &q->core->job[j], tb);
 	else if (mercury_minor_is_band(*arg, &j, &b))
 		mercury_change_band(&q->core->job[j], b, tb);
+	mercury_check_locked(sch, q->core);
 	sch_tree_unlock(sch);
 	return 0;
 }
@@ -1617,6 +1626,7 @@ static void mercury_walk(struct Qdisc *sch, struct qdisc_walker *arg)
 		return;
 	sch_tree_lock(sch);
 	mercury_queue_only(q);
+	mercury_check_locked(sch, core);
 	sch_tree_unlock(sch);
 	for (j = 0; j < core->jobs; j++) {
 		const struct mercury_job *job = &core->job[j];

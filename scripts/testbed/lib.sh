@@ -23,7 +23,7 @@ readonly EXIT_TIMEOUT=124 EXIT_TESTBED=125 EXIT_CRASH=134
 
 # What a healthy kernel never prints. Judged from START_MARK on, so that a
 # complaint of the boot is not held against the command.
-readonly CRASH_PATTERN='Kernel panic - not syncing|BUG:|kernel BUG at|WARNING:|Oops|\[ cut here \]|Call Trace:|general protection fault(,|:)|UBSAN:|KASAN:|unreferenced object|refcount_t:|rcu: INFO: .* stall|blocked for more than|unregister_netdevice: waiting for'
+readonly CRASH_PATTERN='Kernel panic - not syncing|BUG:|kernel BUG at|WARNING:|Oops|\[ cut here \]|Call Trace:|general protection fault(,|:)|UBSAN:|KASAN:|unreferenced object|refcount_t:|rcu: INFO: .* stall|blocked for more than|unregister_netdevice: waiting for|ODEBUG:|ref_tracker:|INFO: trying to register|kmemleak: [0-9]+ new suspected|lockdep is off'
 readonly START_MARK='mercury-testbed: start'
 
 # --- messages ---------------------------------------------------------------
@@ -171,6 +171,18 @@ need_space() {
 # Debian 6.1.
 kernel_release() {
 	sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' "$1/include/generated/utsrelease.h"
+}
+
+# The option by which the callers of uml-kernel choose a kernel: sets TAKEN to the
+# number of its words, 0 if "$@" does not begin with it.
+KERNEL=plain
+parse_kernel() {
+	TAKEN=0
+	[[ $1 == --kernel ]] || return 0
+	[[ ${2:-} == plain || ${2:-} == debug ]] ||
+		die "--kernel '${2:-}' is neither plain nor debug"
+	# shellcheck disable=SC2034 # the callers read it
+	KERNEL=$2 TAKEN=2
 }
 
 # --- modules --------------------------------------------------------------------

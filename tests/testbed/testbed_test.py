@@ -263,12 +263,38 @@ def test_two_guests_at_once() -> None:
         (["--results"], "--results needs a value"),
         (["--results", "/proc/x", "true"], "results folder '/proc/x'"),
         (["--module", "/no/such.ko", "true"], "module '/no/such.ko' cannot be read"),
+        (["--kernel", "other", "true"], "--kernel 'other' is neither plain nor debug"),
+        (["--kernel", "debug", "--virtual-time", "true"], "debug kernel has no virtual time"),
     ],
 )
 def test_wrong_options_are_refused(words: list[str], sentence: str) -> None:
     result = uml(*words)
     assert result.returncode == FAILED
     assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["no-such-suite"], "no suite 'no-such-suite': there are kunit netlink"),
+        (["--no-such-option"], "unknown option '--no-such-option'"),
+        (["--operations", "many"], "--operations needs a number"),
+        (["--mutant"], "--mutant needs a number"),
+    ],
+)
+def test_wrong_options_of_debug_are_refused(words: list[str], sentence: str) -> None:
+    result = run("debug", *words)
+    assert result.returncode == FAILED
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize("mutant", sorted((TREE / "tests" / "mutants").glob("*.patch")))
+def test_mutants_fit_the_module(mutant: Path) -> None:
+    assert re.search(r"^Shows: \S", mutant.read_text(), re.M)
+    command = ["patch", "--dry-run", "--strip", "1", "--directory", str(TREE)]
+    with mutant.open() as patch:
+        done = subprocess.run(command, stdin=patch, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_panic() -> None:

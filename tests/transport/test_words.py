@@ -217,8 +217,8 @@ DISAGREEMENTS: dict[str, tuple[dict[str, Any], str]] = {
         'worker 1 of job "j" has order = rank, but the first one to join had arrival',
     ),
     "hints": (
-        {"hints": True},
-        'worker 1 of job "j" has hints = true, but the first one to join had false',
+        {"hints": False},
+        'worker 1 of job "j" has hints = false, but the first one to join had true',
     ),
     "the number of classes": (
         {"pull_marks": [0, 0, 0]},

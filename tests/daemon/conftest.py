@@ -20,7 +20,7 @@ from lib import kernel
 from lib.fixtures import quiet_kernel, wire  # noqa: F401 (pytest finds them here)
 from lib.netns import Pair
 
-from daemon import Daemon
+from hosts import daemon, pair  # noqa: F401
 from trainer import Trainer
 
 
@@ -28,22 +28,6 @@ def pytest_sessionstart() -> None:
     if not kernel.is_loaded():
         raise pytest.UsageError("sch_mercury is not loaded: run this with scripts/testbed/uml")
     resource.setrlimit(resource.RLIMIT_NOFILE, (65536, 65536))
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    pair = Pair()
-    yield pair
-    pair.delete()
-
-
-@pytest.fixture
-def daemon(pair: Pair, tmp_path: pathlib.Path) -> Iterator[Daemon]:
-    """Runs in the namespace that sends, and owns its device."""
-    daemon = Daemon(pair.a, tmp_path)
-    daemon.start()
-    yield daemon
-    daemon.stop()
 
 
 @pytest.fixture

@@ -94,6 +94,16 @@ def connect(address: str, port: str, local_port: str = "0") -> None:
             say(facts(sock))
 
 
+def send_datagram(address: str, port: str) -> None:
+    """To an address, and then once more after connect()."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"x", (address, int(port)))
+        say(facts(sock))
+        sock.connect((address, int(port)))
+        say(facts(sock))
+
+
 def connect_many(address: str, port: str, count: str) -> None:
     sockets = [socket.create_connection((address, int(port))) for _ in range(int(count))]
     say({})

@@ -112,7 +112,7 @@ def main() -> None:
         folder = pathlib.Path(temporary, "scene/own")  # a Daemon opens two above it to others
         folder.mkdir(parents=True)
         scene = Scene(folder)
-        for words in (["status"], ["top", "eth0"]):
+        for words in (["status"], ["jobs"], ["top", "eth0"]):
             scene.screen.start(CTL, *words)
             for _ in range(10):  # top's figures are of its last seconds
                 scene.keep_busy()

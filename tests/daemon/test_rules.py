@@ -275,6 +275,15 @@ def test_what_is_accepted_after_a_reload_still_belongs_to_who_listens(
 # Life ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("address", [Pair.B4, Pair.B6])
+def test_udp_is_marked_when_it_connects_and_not_before(
+    address: str, pair: Pair, ruled: Daemon, start: Callable[..., Program]
+) -> None:
+    begin(ruled, rule(f"remote_port = {PORT}"))
+    program = start(pair.a, "send_datagram", address, PORT)
+    assert [program.says()["mark"], program.says()["mark"]] == [NO_MARK, mark()]
+
+
 def test_who_has_a_mark_keeps_it(
     pair: Pair, ruled: Daemon, sink: Sink, make_trainer: Callable[..., Trainer]
 ) -> None:

@@ -33,6 +33,13 @@ def test_top_fits_80x24_and_names_everything(scene: Scene) -> None:
     scene.screen.until("^ended")
 
 
+def test_jobs_fit_whatever_they_are_called(scene: Scene) -> None:
+    scene.screen.start(CTL, "jobs")
+    shown = scene.screen.until("^ended")
+    assert re.search(r"^DEVICE +JOB .* USER +NAME$", shown, re.M)
+    assert re.search(r"^eth0 +1 +1 +none .* \d+ +\d+  64002  \S+$", shown, re.M)
+
+
 def test_status_fits_as_well(scene: Scene) -> None:
     scene.screen.start(CTL, "status")
     shown = scene.screen.until("^ended")

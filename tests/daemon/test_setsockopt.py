@@ -14,8 +14,7 @@ from lib.netns import Pair
 from daemon import Daemon, eventually
 from plain import OTHER, Program
 from test_rules import DEVICE, begin, cgroups, ruled, sink, start  # noqa: F401 (fixtures)
-from trainer import PORT, USER, Sink, Trainer
-
+from trainer import DONE, PORT, USER, Sink, Trainer
 
 
 # Such kernels want CAP_PERFMON as well.
@@ -183,6 +182,52 @@ def test_all_other_options_are_as_they_were(
     program.says()
     program.ask({"others": True})
     assert program.says() == {"nodelay": 1, "congestion": "reno", "long": errno.ENOPROTOOPT}
+
+
+def test_libmercury_uses_it_where_it_is_there(
+    pair: Pair,
+    offering: Daemon,
+    trainer: Trainer,
+    sink: Sink,  # noqa: F811
+) -> None:
+    before = offering.status()
+    found = [trainer.open(number, PORT, pair.B4) for number in (0, 12, 13, 15)]
+    assert [one["outcome"] for one in found] == [DONE] * 4
+    assert [one["mark"] for one in found] == [1 << 16 | band + 1 for band in (0, 0, 1, 2)]
+    assert [one["priority"] for one in found] == [1, 1, 2, 3]
+    after = offering.status()
+    # Of the two messages the second status is one, and its hello the other: nobody else has asked.
+    assert after["messages"] == before["messages"] + 2
+    assert after["sockets"] == before["sockets"] + 4
+    assert trainer.status()["marked"] == 4
+
+
+def test_libmercury_goes_on_without_it(
+    pair: Pair,
+    offering: Daemon,
+    trainer: Trainer,
+    sink: Sink,  # noqa: F811
+) -> None:
+    offering.hints = ""
+    offering.configure(DEVICE)
+    offering.reload()
+    found = trainer.open(13, PORT, pair.B4)
+    assert (found["outcome"], found["mark"]) == (DONE, 1 << 16 | 2)
+    (job,) = offering.status()["jobs"]
+    assert [one["sockets"] for one in job["classes"]] == [0, 1, 0]
+
+
+def test_libmercury_asks_if_others_have_other_layers(
+    pair: Pair,
+    offering: Daemon,
+    trainer: Trainer,
+    make_trainer: Callable[..., Trainer],
+    sink: Sink,  # noqa: F811
+) -> None:
+    other = make_trainer(offering.socket, user=USER)
+    other.job("vgg16", 1)  # the same job, in one class
+    assert other.open(13, PORT, pair.B4)["mark"] == 1 << 16 | 1
+    assert trainer.open(13, PORT, pair.B4)["mark"] == 1 << 16 | 2
 
 
 def test_without_cap_bpf_it_says_so(ruled: Daemon) -> None:  # noqa: F811

@@ -14,7 +14,7 @@ import pytest
 import scenarios
 from daemon import Daemon
 from mercury import transport
-from mercury.transport import Element, Error, Order, Reduction, Worker
+from mercury.transport import Element, Error, MarkedBy, Order, Reduction, Worker
 from ranks import Failed, Job, run
 from server import LIBRARY, Server
 
@@ -42,7 +42,11 @@ def test_a_worker_alone_gets_back_what_it_pushed(server: Server) -> None:
     worker.set_order(Order.RANK)
     sums = worker.add_tensor("sums", Element.F32, 1000, 0, Reduction.SUM)
     halves = worker.add_tensor("halves", Element.F16, 10, 1)
+    worker.set_hints(True, "/nowhere/hints.sock")
     worker.join()
+    marking = worker.marking()
+    assert (marking.by, marking.connections, marking.marked) == (MarkedBy.PRIORITY, 5, 0)
+    assert "/nowhere/hints.sock" in marking.why
     values = (ctypes.c_float * 1000)(*range(1000))
     assert worker.wait(sums, worker.push_pull(sums, ctypes.addressof(values), 4000))
     assert list(values) == list(range(1000))

@@ -10,6 +10,7 @@
 //   call KEY VALUE    as push, but with a callback
 //   called KEY        until the callback has come, and what it was told
 //   check KEY VALUE   whether KEY holds VALUE * (1 + i % 7) now
+//   marking           who marks its connections (MarkedBy), job, connections, marked ones, and why
 //   leave             leaves the job, as the end of the input does
 #include <algorithm>
 #include <condition_variable>
@@ -116,6 +117,11 @@ class Console {
             worker_.reset();
             return "ok";
         }
+        if (verb == "marking") {
+            const auto now = worker_->marking();
+            return fmt::format("ok {} {} {} {} {}", static_cast<int>(now.by), now.job,
+                               now.connections, now.marked, now.why);
+        }
         const auto index = worker_->index_of(key);
         if (!index)
             return "error no tensor " + key;
@@ -211,6 +217,7 @@ int main(int argc, char** argv) {
     server.add_option("--listen", listen);
     server.add_option("--token", server_options.token);
     server.add_option("--in-flight", server_options.in_flight);
+    server.add_option("--hints", server_options.hints);
     server.add_option("--max-jobs", server_options.limits.jobs);
     server.add_option("--max-workers", server_options.limits.workers);
     server.add_option("--max-classes", server_options.limits.classes);
@@ -232,6 +239,7 @@ int main(int argc, char** argv) {
     worker.add_option("--workers", worker_options.workers);
     worker.add_option("--server", worker_options.servers);
     worker.add_option("--in-flight", worker_options.in_flight);
+    worker.add_option("--hints", worker_options.hints);
     worker.add_option("--order", order);
     worker.add_option("--tensor", tensors);
     add_time(worker, "--silence-ms", worker_options.silence);

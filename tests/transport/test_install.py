@@ -101,7 +101,8 @@ def test_three_languages(installed: Installed, server: str, tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
     "header",
     ["mercury/transport/worker.hpp", "mercury/transport/element.hpp",
-     "mercury/transport/in_flight.hpp", "mercury/common/result.hpp"],
+     "mercury/transport/in_flight.hpp", "mercury/transport/marking_status.hpp",
+     "mercury/common/result.hpp"],
 )
 def test_header(installed: Installed, tmp_path: pathlib.Path, header: str) -> None:
     """Each compiles alone, without the folders of this tree."""

@@ -216,6 +216,10 @@ DISAGREEMENTS: dict[str, tuple[dict[str, Any], str]] = {
         {"order": "rank"},
         'worker 1 of job "j" has order = rank, but the first one to join had arrival',
     ),
+    "hints": (
+        {"hints": False},
+        'worker 1 of job "j" has hints = false, but the first one to join had true',
+    ),
     "the number of classes": (
         {"pull_marks": [0, 0, 0]},
         'worker 1 of job "j" has classes = 3, but the first one to join had 2',

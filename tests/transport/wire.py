@@ -77,6 +77,7 @@ def join(rank: int, workers: int, tensors: list[dict[str, Any]], **other: Any) -
         "servers": 1,
         "order": "arrival",
         "pull_marks": [0] * classes,
+        "hints": True,
         "dscp": False,
         "tensors": tensors,
     }

@@ -157,7 +157,8 @@ std::string quantile_text(netlink::Histogram histogram, double part) {
     return ">=" + time_text(netlink::lower_bound(*bucket));
 }
 
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left) {
+std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left,
+                  std::size_t last) {
     std::vector<std::size_t> widths;
     for (const auto& row : rows) {
         widths.resize(std::max(widths.size(), row.size()));
@@ -169,8 +170,9 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t
         std::string line;
         for (std::size_t i = 0; i < row.size(); ++i) {
             line += i == 0 ? "" : "  ";
-            line += i < left ? fmt::format("{:<{}}", row[i], widths[i])
-                             : fmt::format("{:>{}}", row[i], widths[i]);
+            const bool is_flush_left = i < left || i + last >= row.size();
+            line += is_flush_left ? fmt::format("{:<{}}", row[i], widths[i])
+                                  : fmt::format("{:>{}}", row[i], widths[i]);
         }
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + "\n";

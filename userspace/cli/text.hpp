@@ -25,9 +25,10 @@ std::string quantile_text(netlink::Histogram histogram, double part);
 /// COUNT in a second, in three digits.
 std::string frequency_text(std::uint64_t count, std::chrono::nanoseconds interval);
 
-/// Columns are as wide as their widest cell; all but the first LEFT of them are flush right. Each
-/// line ends with a newline.
-std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left);
+/// Columns are as wide as their widest cell; all but the first LEFT and the last LAST of them are
+/// flush right. Each line ends with a newline.
+std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t left,
+                  std::size_t last = 0);
 
 std::string status_text(const Snapshot& snapshot);
 std::string stats_text(const Snapshot& snapshot);

@@ -115,27 +115,24 @@ std::vector<std::string> job_row(const DeviceState& device, const Class& one,
     const std::uint32_t limit = options.limit.value_or(0);
     return {printable(device.link.name),
             fmt::format("{}", *options.job),
-            known != nullptr ? printable(known->name) : "-",
-            known != nullptr ? user_name(known->user) : "-",
             fmt::format("{}", options.weight.value_or(0)),
             limit == 0 ? "none" : fmt::format("{}", limit),
-            fmt::format("{}", one.statistics.packets),
             bytes_text(one.statistics.bytes),
             fmt::format("{}", one.statistics.qlen),
             fmt::format("{}", one.statistics.drops),
-            fmt::format("{}", mercury.met.value_or(0)),
             fmt::format("{}", mercury.missed.value_or(0)),
-            fmt::format("{}", mercury.rescued.value_or(0))};
+            known != nullptr ? user_name(known->user) : "-",
+            known != nullptr ? printable(known->name) : "-"};
 }
 
 std::string jobs_text(const Snapshot& snapshot, const Daemon& daemon) {
-    std::vector<std::vector<std::string>> rows{{"DEVICE", "JOB", "NAME", "USER", "WEIGHT", "LIMIT",
-                                                "PACKETS", "BYTES", "QLEN", "DROPS", "MET",
-                                                "MISSED", "RESCUED"}};
+    // The name comes last: it may be longer than a terminal is wide.
+    std::vector<std::vector<std::string>> rows{
+        {"DEVICE", "JOB", "WEIGHT", "LIMIT", "SENT", "QLEN", "DROPS", "MISSED", "USER", "NAME"}};
     for_each_job(snapshot, [&](const DeviceState& device, const Class& one) {
         rows.push_back(job_row(device, one, daemon));
     });
-    return rows.size() == 1 ? "no job has sent anything\n" : table(rows, 4);
+    return rows.size() == 1 ? "no job has sent anything\n" : table(rows, 1, 2);
 }
 
 Json status_json(const Snapshot& snapshot, const Daemon& daemon) {

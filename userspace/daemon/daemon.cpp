@@ -48,7 +48,7 @@ Daemon::Daemon(Settings settings, Fd listener, Reactor& reactor, netlink::Kernel
           [this](unsigned number, const Deadlines& deadlines) {
               network_.set_deadlines(number, deadlines);
           },
-          [this](const Job& job) { layer_option_.changed(job); }),
+          [this](const Job& job) { return layer_option_.changed(job); }),
       server_(std::move(listener), reactor, registry_, settings_.limits, settings_.dscp,
               [this](std::uint32_t uid) { return status(uid); }) {}
 

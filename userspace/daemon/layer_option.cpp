@@ -28,18 +28,21 @@ void LayerOption::configure(bool wanted, const std::list<Job>& jobs) {
         changed(job);
 }
 
-void LayerOption::changed(const Job& job) {
+bool LayerOption::changed(const Job& job) {
     if (!programs_)
-        return;
-    if (job.members.empty())
-        return programs_->forbid(job.user->uid, job.number);
-    std::vector<bpf::LayerClass> classes;
-    for (const PlannedClass& planned : job.members.back()->plan) {
-        classes.push_back(
-            {planned.layers.last, marking_of_class(planned.mark, classes.size(), dscp_)});
+        return false;
+    if (job.members.empty()) {
+        programs_->forbid(job.user->uid, job.number);
+        return false;
     }
-    if (const auto allowed = programs_->allow(job.user->uid, job.number, classes); !allowed)
+    const std::vector<PlannedClass>& plan = job.members.back()->plan;
+    std::vector<bpf::LayerClass> classes;
+    for (std::size_t i = 0; i < plan.size(); ++i)
+        classes.push_back({plan[i].layers.last, marking_of_class(plan, i, dscp_)});
+    const auto allowed = programs_->allow(job.user->uid, job.number, classes);
+    if (!allowed)
         spdlog::warn("{}", allowed.error().message);
+    return static_cast<bool>(allowed);
 }
 
 }  // namespace mercury::daemon

@@ -25,8 +25,8 @@ class LayerOption {
 
     void configure(bool wanted, const std::list<Job>& jobs);
     /// JOB is new, or its layers are; the last who declared them counts. Without a member it is
-    /// about to go.
-    void changed(const Job& job);
+    /// about to go. Whether its members can use the option now.
+    bool changed(const Job& job);
 
     std::uint64_t sockets() const { return programs_ ? programs_->sockets() : 0; }
     /// "off", "on", or why it is not.

@@ -115,7 +115,7 @@ std::variant<Job*, Failure> Registry::join(User& user, const hints::DeclareJob& 
     if (!number)
         return failure(Code::Limit, fmt::format("all {} job numbers are in use", numbers_ - 1));
     ++user.jobs;
-    return &jobs_.emplace_back(Job{*number, wanted.name, &user, {}, 0, {}});
+    return &jobs_.emplace_back(Job{*number, wanted.name, &user, {}, 0, {}, false});
 }
 
 std::variant<Member*, Failure> Registry::declare(User& user, const hints::DeclareJob& wanted,
@@ -146,7 +146,7 @@ std::variant<Member*, Failure> Registry::declare(User& user, const hints::Declar
         leave(*before);
     }
     update(job);
-    observe_(job);
+    job.has_option = observe_(job);
     return &member;
 }
 
@@ -156,7 +156,7 @@ void Registry::leave(Member& member) {
     user.layers -= member.profile.layers.size();
     user.sockets -= member.sockets.size();
     std::erase_if(job.members, [&](const auto& other) { return other.get() == &member; });
-    observe_(job);
+    job.has_option = observe_(job);
     if (!job.members.empty())
         return update(job);
     --user.jobs;

@@ -48,6 +48,7 @@ struct Job {
     std::vector<std::unique_ptr<Member>> members;
     std::uint64_t steps = 0;  // of all members, also of those that have left
     Deadlines deadlines;      // as they were last announced
+    bool has_option = false;  // its members may mark sockets by the option of mercury.h
 };
 
 class Registry {
@@ -56,12 +57,13 @@ class Registry {
     using Announce = std::function<void(unsigned number, const Deadlines& deadlines)>;
 
     /// Is told of each job that has other members, or members with other layers; without members it
-    /// is about to go.
-    using Observe = std::function<void(const Job& job)>;
+    /// is about to go. Says whether the kernel has its layers for the socket option.
+    using Observe = std::function<bool(const Job& job)>;
 
     /// There are numbers 1 to NUMBERS - 1: 0 is for programs that mark their sockets themselves.
     Registry(
-        unsigned numbers, Announce announce, Observe observe = [](const Job& /*job*/) {});
+        unsigned numbers, Announce announce,
+        Observe observe = [](const Job& /*job*/) { return false; });
     Registry(const Registry&) = delete;
     Registry& operator=(const Registry&) = delete;
 

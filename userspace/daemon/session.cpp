@@ -20,17 +20,19 @@ constexpr const char* job_first = "a job comes first";
 std::vector<hints::JobClass> classes_of(const std::vector<PlannedClass>& plan) {
     std::vector<hints::JobClass> classes;
     for (const PlannedClass& planned : plan) {
-        classes.push_back({planned.layers.first, planned.layers.last, planned.mark,
-                           static_cast<unsigned>(hints::priority_of_class(classes.size())),
-                           planned.deadline});
+        classes.push_back(
+            {planned.layers.first, planned.layers.last, planned.mark,
+             static_cast<unsigned>(hints::priority_of_class(classes.size(), plan.size())),
+             planned.deadline});
     }
     return classes;
 }
 
 }  // namespace
 
-Marking marking_of_class(std::uint32_t mark, std::size_t index, const DscpOfClass& dscp) {
-    Marking marking{mark, hints::priority_of_class(index), {}, {}};
+Marking marking_of_class(const std::vector<PlannedClass>& plan, std::size_t index,
+                         const DscpOfClass& dscp) {
+    Marking marking{plan[index].mark, hints::priority_of_class(index, plan.size()), {}, {}};
     if (!dscp.empty())
         marking.dscp = dscp[std::min(index, dscp.size() - 1)];
     return marking;
@@ -82,7 +84,8 @@ Session::Reply Session::on(const hints::DeclareJob& job, Clock::time_point /*now
     if (const auto* const failure = std::get_if<Failure>(&declared))
         return Answer(*failure);
     member_ = std::get<Member*>(declared);
-    return Answer(hints::JobDeclared{member_->job->number, classes_of(member_->plan)});
+    return Answer(hints::JobDeclared{member_->job->number, classes_of(member_->plan),
+                                     member_->job->has_option});
 }
 
 Session::Reply Session::on(const hints::Assign& assign, Clock::time_point /*now*/) {
@@ -105,7 +108,7 @@ Session::Reply Session::on(const hints::Assign& assign, Clock::time_point /*now*
     }
     marking_ = assign.layer;
     const std::size_t index = class_of_layer(member_->plan, assign.layer);
-    Marking marking = marking_of_class(member_->plan[index].mark, index, dscp_);
+    Marking marking = marking_of_class(member_->plan, index, dscp_);
     marking.lowat = assign.lowat;
     return marking;
 }

@@ -22,8 +22,9 @@ namespace mercury::daemon {
 /// it; empty: none.
 using DscpOfClass = std::vector<std::uint8_t>;
 
-/// Of a socket in class INDEX, which has this MARK.
-Marking marking_of_class(std::uint32_t mark, std::size_t index, const DscpOfClass& dscp);
+/// Of a socket in class INDEX of PLAN.
+Marking marking_of_class(const std::vector<PlannedClass>& plan, std::size_t index,
+                         const DscpOfClass& dscp);
 
 class Session {
   public:

@@ -2,7 +2,6 @@
 //
 // mercury.h on top of client.hpp. Nothing is thrown across it.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -94,9 +93,7 @@ const char* mercury_version() {
 
 mercury_client* mercury_client_new(const char* path) {
     try {
-        if (path == nullptr)
-            path = std::getenv("MERCURY_SOCKET");
-        return std::make_unique<mercury_client>(path == nullptr ? default_socket : path).release();
+        return std::make_unique<mercury_client>(path == nullptr ? socket_path() : path).release();
     } catch (...) {
         return nullptr;
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include <poll.h>
@@ -11,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "hints/mercury.h"
 #include "hints/sockets.hpp"
 #include "layers/plan.hpp"
 
@@ -30,7 +32,7 @@ constexpr std::size_t index_in_request = Request(T{}).index();
 std::vector<JobClass> classes_of(const std::vector<PlannedClass>& plan) {
     std::vector<JobClass> classes;
     for (const PlannedClass& planned : plan) {
-        const auto priority = static_cast<unsigned>(priority_of_class(classes.size()));
+        const auto priority = static_cast<unsigned>(priority_of_class(classes.size(), plan.size()));
         classes.push_back({planned.layers.first, planned.layers.last, 0, priority, {}});
     }
     return classes;
@@ -67,6 +69,11 @@ Result<void> check_layers(const std::vector<Layer>& layers) {
 }
 
 }  // namespace
+
+std::string socket_path() {
+    const char* const named = std::getenv("MERCURY_SOCKET");
+    return named == nullptr ? default_socket : named;
+}
 
 Client::Client(std::string path) : path_(std::move(path)), process_(getpid()) {}
 
@@ -173,8 +180,7 @@ Outcome Client::ask_to_mark(int fd, std::uint64_t cookie) {
 Outcome Client::step() {
     if (!job_)
         return fail(Outcome::Order, "no job has been declared");
-    to_send_.insert(to_send_.end(), busy_.begin(), busy_.end());
-    busy_.clear();
+    take_up_idle();
     connect_if_due();
     receive_answers();
     send_again();
@@ -188,6 +194,7 @@ Outcome Client::step() {
 Outcome Client::dispatch(milliseconds patience) {
     if (!job_)
         return fail(Outcome::Order, "no job has been declared");
+    take_up_idle();
     connect_if_due();
     pump(patience, [this] { return asked_.empty() && to_send_.empty(); });
     if (!socket_)
@@ -335,6 +342,7 @@ Result<void> Client::adopt(const JobDeclared& job) {
         return Error{"the daemon does not keep to the protocol: its classes are not the layers"};
     classes_ = job.classes;
     number_ = job.number;
+    has_option_ = job.setsockopt;
     declared_ = true;
     why_.clear();
     backoff_ = milliseconds{0};
@@ -354,6 +362,16 @@ void Client::adopt_marks() {
     }
 }
 
+void Client::take_up_idle() {
+    std::erase_if(busy_, [this](int fd) {
+        const auto facts = inspect_socket(fd);
+        const bool is_busy = facts && !facts.value().idle;
+        if (!is_busy)
+            to_send_.push_back(fd);
+        return !is_busy;
+    });
+}
+
 std::optional<Client::Socket> Client::remembered(int fd) const {
     const auto found = sockets_.find(fd);
     if (found == sockets_.end())
@@ -364,6 +382,27 @@ std::optional<Client::Socket> Client::remembered(int fd) const {
     return found->second;
 }
 
+/// Without a round trip, if the kernel can; false: the daemon is to be asked.
+bool Client::mark_by_option(int fd, const Socket& socket) {
+    if (!has_option_)
+        return false;
+    const mercury_socket_layer which{*number_, static_cast<std::uint32_t>(socket.layer)};
+    const Asked asked{index_in_request<Assign>, fd, socket.cookie};
+    if (setsockopt(fd, MERCURY_SOL, MERCURY_SO_LAYER, &which, sizeof(which)) == 0) {
+        // The layers are those of the member that has declared some last.
+        const std::size_t index = *class_of(socket.layer);
+        const auto facts = inspect_socket(fd);
+        if (!facts || facts.value().mark != classes_[index].mark)
+            return false;
+        assigned(asked, Assigned{index, classes_[index].mark});
+        return true;
+    }
+    if (errno != EBUSY)  // the option has gone with the daemon, say
+        return false;
+    assigned(asked, Failure{Code::Busy, "the socket has data underway", "assign", {}});
+    return true;
+}
+
 void Client::send_again() {
     if (socket_ && !told_)
         told_ = ask(*job_);
@@ -372,7 +411,8 @@ void Client::send_again() {
         const auto socket = remembered(fd);
         if (!socket) {
             sockets_.erase(fd);
-        } else if (!ask(Assign{socket->layer, {}}, fd, socket->cookie)) {
+        } else if (!mark_by_option(fd, *socket) &&
+                   !ask(Assign{socket->layer, {}}, fd, socket->cookie)) {
             return;
         }
         to_send_.pop_front();

@@ -36,6 +36,9 @@ enum class Outcome : int {
     Forked = -7,
 };
 
+/// Where a daemon is looked for: what MERCURY_SOCKET says, or else the usual place.
+std::string socket_path();
+
 class Client {
   public:
     explicit Client(std::string path);
@@ -95,6 +98,8 @@ class Client {
     void assigned(const Asked& asked, const Answer& answer);
     Result<void> adopt(const JobDeclared& job);
     void adopt_marks();
+    void take_up_idle();
+    bool mark_by_option(int fd, const Socket& socket);
     void send_again();
     /// Until CONDITION, or the time is over, or the connection.
     template <typename Condition>
@@ -113,7 +118,7 @@ class Client {
     std::vector<JobClass> classes_;  // the daemon's, or what this process planned
     std::unordered_map<int, Socket> sockets_;
     std::deque<int> to_send_;  // sockets that the daemon has yet to hear of
-    std::vector<int> busy_;    // to be sent again with the next step
+    std::vector<int> busy_;    // to be sent again once they are idle
 
     Fd socket_;
     Packet packet_;
@@ -121,6 +126,7 @@ class Client {
     bool blocked_ = false;            // the daemon has not read what was sent before
     bool told_ = false;               // of the job
     bool declared_ = false;           // the daemon knows it
+    bool has_option_ = false;         // and the kernel, for MERCURY_SO_LAYER
     bool slow_ = false;               // it has not answered in time
     std::optional<unsigned> number_;  // of the job, also after the connection is lost
     std::string why_ = "no job has been declared";

@@ -120,7 +120,8 @@ int mercury_client_fd(const struct mercury_client* client);
 short mercury_client_events(const struct mercury_client* client);
 
 /*
- * Does what is due: gets answers, connects again, sends what could not be sent. Waits at most so
+ * Does what is due: gets answers, connects again, sends what could not be sent, and sockets that
+ * were busy and have nothing underway any more. Waits at most so
  * many MILLISECONDS (0: not at all) until everything has been answered.
  */
 int mercury_client_dispatch(struct mercury_client* client, unsigned int milliseconds);

@@ -242,6 +242,8 @@ Answer read_declared(Fields& fields) {
         one.deadline = part.optional_time("deadline_ns");
         return one;
     });
+    if (fields.has("setsockopt"))  // not known to earlier daemons
+        job.setsockopt = fields.flag("setsockopt");
     return job;
 }
 
@@ -375,6 +377,8 @@ void write(Json& json, const JobDeclared& job) {
                                                   {"priority", one.priority}});
         put_time(written, "deadline_ns", one.deadline);
     }
+    if (job.setsockopt)
+        json["setsockopt"] = true;
 }
 
 void write(Json& json, const Assigned& assigned) {

@@ -107,6 +107,7 @@ struct JobClass {
 struct JobDeclared {
     unsigned number = 0;
     std::vector<JobClass> classes;
+    bool setsockopt = false;  // the client may mark its sockets by the option of mercury.h
 
     friend bool operator==(const JobDeclared&, const JobDeclared&) = default;
 };

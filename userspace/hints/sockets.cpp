@@ -14,8 +14,6 @@
 namespace mercury::hints {
 namespace {
 
-constexpr int priority_max = 6;
-
 template <typename T>
 bool get(int fd, int option, T& value) {
     socklen_t size = sizeof(value);
@@ -68,8 +66,10 @@ Result<void> set_priority(int fd, int priority) {
     return {};
 }
 
-int priority_of_class(std::size_t index) {
-    return static_cast<int>(std::min(index + 1, std::size_t{priority_max}));
+int priority_of_class(std::size_t index, std::size_t classes) {
+    const std::size_t before =
+        classes > priorities ? index * priorities / classes : std::min(index, priorities - 1);
+    return static_cast<int>(1 + before);
 }
 
 }  // namespace mercury::hints

@@ -28,7 +28,10 @@ Result<void> set_lowat(int fd, const SocketFacts& facts, std::uint32_t bytes);
 
 Result<void> set_priority(int fd, int priority);
 
-/// SO_PRIORITY of class INDEX: what needs no privilege is 0 to 6, and 0 is unmarked.
-int priority_of_class(std::size_t index);
+/// What needs no privilege is 0 to 6, and 0 is unmarked.
+constexpr std::size_t priorities = 6;
+
+/// SO_PRIORITY of class INDEX. If there are more CLASSES than priorities, neighbours share one.
+int priority_of_class(std::size_t index, std::size_t classes = priorities);
 
 }  // namespace mercury::hints

@@ -35,13 +35,14 @@ Result<std::vector<PriorityClass>> group_layers(const Profile& profile, std::siz
         return Error{fmt::format("classes must be 1 to {}, not {}", classes_max, max_classes)};
 
     std::vector<PriorityClass> classes;
+    const bool none_share = profile.layers.size() <= max_classes;
     const auto cuts = cuts_of(profile.bytes(), max_classes);
     auto next_cut = cuts.begin();
     std::uint64_t before = 0;  // bytes of the layers so far
     for (std::size_t i = 0; i < profile.layers.size(); ++i) {
         const std::uint64_t bytes = profile.layers[i].bytes;
         const std::uint64_t middle = before + bytes / 2;
-        bool new_class = classes.empty();
+        bool new_class = classes.empty() || none_share;
         for (; next_cut != cuts.end() && middle >= *next_cut; ++next_cut)
             new_class = true;
         if (new_class)

@@ -27,6 +27,8 @@ struct PriorityClass {
 /// first class to be complete, and where it ends, since nothing hides its last class if the network
 /// is what an iteration waits for. A layer goes where its middle byte lies, so that a large layer
 /// just behind many small ones does not join them. Classes that get no layer are left out.
+///
+/// No more layers than classes need not share any: then each is a class of its own.
 Result<std::vector<PriorityClass>> group_layers(const Profile& profile, std::size_t max_classes);
 
 /// The mark of class INDEX (0 to 1023) of JOB (0 to 255): band INDEX, that is layer INDEX + 1, of

@@ -3,6 +3,7 @@
 // mercury_transport.h on top of worker.hpp. Nothing is thrown across it.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -106,6 +107,10 @@ static_assert(static_cast<int>(ElementType::f32) == MERCURY_ELEMENT_F32 &&
               static_cast<int>(ElementType::bf16) == MERCURY_ELEMENT_BF16);
 static_assert(static_cast<int>(Reduction::sum) == MERCURY_REDUCTION_SUM &&
               static_cast<int>(Reduction::mean) == MERCURY_REDUCTION_MEAN);
+static_assert(static_cast<int>(MarkedBy::nobody) == MERCURY_MARKING_NONE &&
+              static_cast<int>(MarkedBy::program) == MERCURY_MARKING_MARKS &&
+              static_cast<int>(MarkedBy::daemon) == MERCURY_MARKING_DAEMON &&
+              static_cast<int>(MarkedBy::priority) == MERCURY_MARKING_PRIORITY);
 static_assert(static_cast<int>(SumOrder::arrival) == MERCURY_ORDER_ARRIVAL &&
               static_cast<int>(SumOrder::rank) == MERCURY_ORDER_RANK);
 
@@ -215,6 +220,16 @@ int mercury_worker_set_order(mercury_worker* worker, int order) {
     });
 }
 
+int mercury_worker_set_hints(mercury_worker* worker, int on, const char* path) {
+    return configure(worker, [&](mercury_worker& own) {
+        if (on == 0)
+            own.options.hints.reset();
+        else
+            own.options.hints = path == nullptr ? "" : path;
+        return 0;
+    });
+}
+
 int mercury_worker_set_marks(mercury_worker* worker, unsigned job) {
     return configure(worker, [&](mercury_worker& own) -> Result<int> {
         if (job >= jobs_max)
@@ -273,6 +288,22 @@ int mercury_worker_set_silence(mercury_worker* worker, unsigned milliseconds) {
 
 int mercury_worker_join(mercury_worker* worker) {
     return configure(worker, join);
+}
+
+int mercury_worker_marking(const mercury_worker* worker, mercury_marking_status* status,
+                           size_t size) {
+    thread_local std::string why;
+    return use(worker, [&](const Worker& joined) -> Result<int> {
+        if (status == nullptr)
+            return Error{"status is NULL"};
+        MarkingStatus marking = joined.marking();
+        why = std::move(marking.why);
+        const mercury_marking_status now{static_cast<int>(marking.by), marking.job,
+                                         marking.connections, marking.marked, why.c_str()};
+        std::memset(status, 0, size);
+        std::memcpy(status, &now, std::min(size, sizeof(now)));
+        return 0;
+    });
 }
 
 int mercury_worker_find_tensor(const mercury_worker* worker, const char* key, size_t* index) {

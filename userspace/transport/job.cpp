@@ -23,6 +23,17 @@ double seconds(std::chrono::milliseconds time) {
     return std::chrono::duration<double>(time).count();
 }
 
+/// What becomes of a job's connections.
+std::string describe_marking(const MarkingStatus& marking) {
+    if (marking.by == MarkedBy::nobody)
+        return fmt::format("is not marked: {}", marking.why);
+    if (marking.by == MarkedBy::priority)
+        return fmt::format("has SO_PRIORITY only: {}", marking.why);
+    if (!marking.why.empty())
+        return fmt::format("is not marked in full by mercuryd: {}", marking.why);
+    return fmt::format("is marked by mercuryd, as its job {}", marking.job);
+}
+
 }  // namespace
 
 std::uint64_t memory_of(const Join& join) {
@@ -50,6 +61,19 @@ Job::Job(std::string name, const Join& first, const ServerOptions& options, Reac
     sums_.reserve(first.tensors.size());
     for (const TensorRange& range : first.tensors)
         sums_.emplace_back(range.type, range.reduction, first.order, range.elements, first.workers);
+    if (options_.marks && first.hints)
+        give_hints();
+}
+
+/// Nothing in a server waits for the daemon.
+void Job::give_hints() {
+    std::vector<std::uint64_t> bytes(classes_);
+    for (const TensorRange& range : first_.tensors)
+        bytes[range.priority_class] += range.elements * size_of(range.type);
+    hints_.emplace(options_.hints, name_, bytes, std::chrono::milliseconds{0},
+                   [this](const MarkingStatus& now) {
+                       options_.log(fmt::format("job \"{}\" {}", name_, describe_marking(now)));
+                   });
 }
 
 std::string Job::describe(std::size_t rank) const {
@@ -71,6 +95,8 @@ Result<void> Job::agrees(const Join& join) const {
         return differs("this server as number", join.server, first_.server);
     if (join.order != first_.order)
         return differs("order =", to_string(join.order), to_string(first_.order));
+    if (join.hints != first_.hints)
+        return differs("hints =", join.hints, first_.hints);
     if (join.pull_marks.size() != classes_)
         return differs("classes =", join.pull_marks.size(), classes_);
     if (join.tensors.size() != first_.tensors.size())
@@ -127,10 +153,13 @@ bool Job::owns(const Session& session) const {
     });
 }
 
-SocketOptions Job::socket_options(ConnectionKind kind, std::size_t priority_class) const {
+SocketOptions Job::socket_options(ConnectionKind kind, std::size_t priority_class) {
     SocketOptions options;
     if (kind == ConnectionKind::push) {
         options.receive_window = window_for(options_.in_flight, members_.size());
+    } else if (hints_) {
+        options.hints = &*hints_;
+        options.layer = layer_of_pulls(priority_class);
     } else if (options_.marks) {
         options.mark = first_.pull_marks[priority_class] & mark_bits;
     }
@@ -284,6 +313,11 @@ void Job::pushed(std::size_t tensor) {
     resume_paused(tensor);
 }
 
+void Job::begin(std::uint64_t round) {
+    if (hints_)
+        hints_->begin(round);
+}
+
 void Job::pulled(std::size_t tensor) {
     progress_[tensor] = Clock::now();
     resume_paused(tensor);
@@ -325,6 +359,8 @@ void Job::check(Clock::time_point now) {
                          seconds(options_.join_time)));
         return;
     }
+    if (hints_)
+        hints_->dispatch();
     check_silence();
     if (!has_ended_)
         check_stall(now);

@@ -17,6 +17,7 @@
 #include "common/result.hpp"
 #include "transport/accumulator.hpp"
 #include "transport/control_channel.hpp"
+#include "transport/job_hints.hpp"
 #include "transport/server.hpp"
 #include "transport/sockets.hpp"
 #include "transport/streams.hpp"
@@ -66,6 +67,7 @@ class Job {
     /// pushes TENSOR.
     bool is_left() const;
     std::string pushes_in_vain(std::size_t rank, std::size_t tensor) const;
+    void begin(std::uint64_t round);  // of some tensor
     void pushed(std::size_t tensor);  // bytes were added to it
     void pulled(std::size_t tensor);  // a socket took bytes of it
     void pause(std::size_t tensor, PushStream& stream);
@@ -96,7 +98,8 @@ class Job {
     void check_stall(Clock::time_point now);
     void blame_for_stall(std::size_t tensor);
     void resume_paused(std::size_t tensor);
-    SocketOptions socket_options(ConnectionKind kind, std::size_t priority_class) const;
+    void give_hints();
+    SocketOptions socket_options(ConnectionKind kind, std::size_t priority_class);
 
     std::string name_;
     Join first_;
@@ -105,6 +108,7 @@ class Job {
     Ended ended_;
     bool has_ended_ = false;
     std::size_t classes_ = 0;
+    std::optional<JobHints> hints_;
     std::uint64_t memory_ = 0;
     Clock::time_point created_ = Clock::now();
 

@@ -106,8 +106,14 @@ void add_options(CLI::App& app, ServerArguments& arguments) {
     add_limits(app, arguments);
     add_window(app, arguments);
     add_times(app, arguments);
+    auto* const hints =
+        app.add_option("--hints", arguments.hints,
+                       "mercuryd's socket, which marks what is sent to jobs that give hints "
+                       "(default: $MERCURY_SOCKET or /run/mercury/hints.sock)")
+            ->type_name("PATH");
     app.add_flag("--no-marks", arguments.no_marks,
-                 "do not mark what is sent (SO_MARK, which needs CAP_NET_ADMIN)");
+                 "do not mark what is sent, neither by mercuryd nor as workers ask for")
+        ->excludes(hints);
 }
 
 /// The servers, each in its thread, from start() on.

@@ -21,9 +21,9 @@
  *
  * Threads. Until mercury_worker_join() has returned, a worker is used by one thread at a time.
  * Then any number of threads may call mercury_worker_push_pull(), mercury_worker_push_pull_then(),
- * mercury_worker_wait() and mercury_worker_find_tensor() at the same time. mercury_worker_free()
- * comes after all others have returned. A worker has one thread of its own, from join to free, and
- * does not survive fork().
+ * mercury_worker_wait(), mercury_worker_find_tensor() and mercury_worker_marking() at the same
+ * time. mercury_worker_free() comes after all others have returned. A worker has one thread of its
+ * own, from join to free, and does not survive fork().
  *
  * Strings are UTF-8, end with a zero byte, and are copied. No argument may be NULL unless it says
  * so. Sizes are bytes, except where they are said to be elements.
@@ -101,8 +101,19 @@ int mercury_worker_set_token(struct mercury_worker* worker, const char* token);
 int mercury_worker_set_order(struct mercury_worker* worker, int order);
 
 /*
- * Marks (SO_MARK) of JOB (0 to 255) of sch_mercury for all connections, which joining then needs
- * CAP_NET_ADMIN or CAP_NET_RAW for. Default: none.
+ * Who marks the connections for sch_mercury. Unless ON is 0, mercuryd(8) does, here and at each
+ * server's host, and no privilege is needed; PATH is its socket here, or NULL for what the
+ * environment variable MERCURY_SOCKET says, or else /run/mercury/hints.sock. Where there is no
+ * daemon, connections have SO_PRIORITY 1 to 6 instead, which sch_mercury reads with `key priority`.
+ * mercury_worker_marking() tells which it is. Joining waits for a daemon for one second at most,
+ * and later nothing does. Default: on, NULL.
+ */
+int mercury_worker_set_hints(struct mercury_worker* worker, int on, const char* path);
+
+/*
+ * Instead of hints, marks (SO_MARK) of JOB (0 to 255) of sch_mercury for all connections: for hosts
+ * without a daemon, or a number that is to be the same everywhere. Both ends then need
+ * CAP_NET_ADMIN or CAP_NET_RAW.
  */
 int mercury_worker_set_marks(struct mercury_worker* worker, unsigned int job);
 
@@ -136,6 +147,31 @@ int mercury_worker_set_silence(struct mercury_worker* worker, unsigned int milli
 int mercury_worker_join(struct mercury_worker* worker);
 
 /* ---- after joining ---- */
+
+/* Who marks the connections of a worker; the numbers never change. */
+enum mercury_marking {
+    MERCURY_MARKING_NONE = 0,    /* nobody: hints are off, or the library cannot give any */
+    MERCURY_MARKING_MARKS = 1,   /* the library, with mercury_worker_set_marks() */
+    MERCURY_MARKING_DAEMON = 2,  /* mercuryd */
+    MERCURY_MARKING_PRIORITY = 3 /* nobody: they have SO_PRIORITY only */
+};
+
+struct mercury_marking_status {
+    int by;           /* one of enum mercury_marking */
+    unsigned int job; /* its number in the daemon's marks */
+    size_t connections;
+    size_t marked; /* of these, by the daemon */
+    /* Why there is no daemon, or what it has refused; "" if all is well. It is the library's, and
+       stays as it is until this thread calls the library again. */
+    const char* why;
+};
+
+/*
+ * How it is now, which may change with the daemon. SIZE is sizeof(struct mercury_marking_status):
+ * it may grow at its end. Never waits.
+ */
+int mercury_worker_marking(const struct mercury_worker* worker,
+                           struct mercury_marking_status* status, size_t size);
 
 /* The index of the tensor with this KEY, in *INDEX. */
 int mercury_worker_find_tensor(const struct mercury_worker* worker, const char* key, size_t* index);

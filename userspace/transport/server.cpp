@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "common/fd.hpp"
+#include "common/logging.hpp"
 #include "common/reactor.hpp"
 #include "transport/control_channel.hpp"
 #include "transport/job.hpp"
@@ -41,13 +42,6 @@ bool equal_in_constant_time(const std::string& given, const std::string& wanted)
         difference |= static_cast<unsigned char>(given[i] ^ other);
     }
     return difference == 0;
-}
-
-/// What strangers call themselves must not write lines, or to the terminal, of who reads the log.
-std::string printable(std::string text) {
-    std::ranges::replace_if(
-        text, [](unsigned char letter) { return letter < ' ' || letter == 0x7f; }, '?');
-    return text;
 }
 
 Result<Session> random_session() {
@@ -101,6 +95,7 @@ class Server::Impl {
         : listener_(std::move(listener)),
           options_(std::move(options)),
           wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        // Strangers choose their own names.
         options_.log = [log = std::move(options_.log)](const std::string& text) {
             log(printable(text));
         };

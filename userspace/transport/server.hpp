@@ -29,7 +29,10 @@ struct ServerLimits {
 struct ServerOptions {
     std::string token;  // empty: whoever reaches the port may join
     ServerLimits limits;
-    bool marks = true;  // set the marks that workers ask for (their bits of layer and job only)
+    /// Marks as a job's workers ask for: their own (bits of layer and job only), or those of the
+    /// daemon of this host, which listens at HINTS; "": at the usual place. False: none.
+    bool marks = true;
+    std::string hints;
     /// Bytes that may be underway to this server in all connections of a job together, from the
     /// switch's buffer and the bandwidth-delay product; 0: TCP decides.
     std::size_t in_flight = in_flight_default;

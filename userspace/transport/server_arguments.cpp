@@ -202,6 +202,7 @@ Result<ServerSettings> settings_of(const ServerArguments& arguments) {
     options.limits.tensors = arguments.tensors;
     options.limits.connections = arguments.connections;
     options.marks = !arguments.no_marks;
+    options.hints = arguments.hints;
     return ServerSettings{std::move(addresses).value(), std::move(options)};
 }
 

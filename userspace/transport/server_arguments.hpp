@@ -36,6 +36,7 @@ struct ServerArguments {
     std::string join_time = "60s";
     std::string stall = "300s";
     bool no_marks = false;
+    std::string hints;
 };
 
 struct ServerSettings {

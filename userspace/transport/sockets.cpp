@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/job_hints.hpp"
+
 namespace mercury::transport {
 namespace {
 
@@ -91,6 +93,8 @@ Result<void> set_options(const Fd& socket, const SocketOptions& options) {
         if (auto set = set_dscp(socket, *options.dscp); !set)
             return set;
     }
+    if (options.hints != nullptr)
+        options.hints->assign(socket, options.layer);
     if (options.mark == 0)
         return {};
     return set_option(socket, SOL_SOCKET, SO_MARK, static_cast<int>(options.mark),

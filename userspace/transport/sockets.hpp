@@ -20,8 +20,12 @@ namespace mercury::transport {
 /// in the program, where its turn is still open, and in the qdisc, which knows its class.
 constexpr int not_sent_lowat = 128 * 1024;
 
+class JobHints;
+
 struct SocketOptions {
-    std::uint32_t mark = 0;          // SO_MARK; 0: none. Needs CAP_NET_ADMIN (or NET_RAW)
+    std::uint32_t mark = 0;     // SO_MARK; 0: none. Needs CAP_NET_ADMIN (or NET_RAW)
+    JobHints* hints = nullptr;  // or what has it marked, as LAYER
+    std::size_t layer = 0;
     std::optional<unsigned> dscp;    // 0 to 63, for switches
     std::size_t receive_window = 0;  // bytes that the peer may have underway; 0: TCP decides
 };

@@ -128,6 +128,7 @@ Result<void> PushStream::begin_frame() {
     }
     tensor_ = frame.tensor;
     left_ = frame.bytes;
+    job_.begin(frame.round);
     return {};
 }
 

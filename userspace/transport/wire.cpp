@@ -120,6 +120,7 @@ Json to_json(const Join& join) {
             {"servers", join.servers},
             {"order", to_string(join.order)},
             {"pull_marks", join.pull_marks},
+            {"hints", join.hints},
             {"dscp", join.dscp},
             {"tensors", std::move(tensors)}};
 }
@@ -133,6 +134,7 @@ Join join_from(const Json& json) {
     join.order = named(json, "order", parse_sum_order);
     for (const Json& mark : list(json, "pull_marks"))
         join.pull_marks.push_back(number_from<std::uint32_t>(mark, "pull_marks"));
+    join.hints = json.at("hints").get<bool>();
     join.dscp = json.at("dscp").get<bool>();
     for (const Json& tensor : list(json, "tensors"))
         join.tensors.push_back(range_from(tensor));

@@ -89,6 +89,7 @@ struct Join {
     std::uint32_t servers = 0;
     SumOrder order = SumOrder::arrival;
     std::vector<std::uint32_t> pull_marks;  // of the pull connections, by class; 0: none
+    bool hints = false;                     // or they are marked by the daemon of the server's host
     bool dscp = false;
     std::vector<TensorRange> tensors;
 };

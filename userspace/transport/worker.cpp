@@ -26,6 +26,7 @@
 #include "transport/address.hpp"
 #include "transport/control_channel.hpp"
 #include "transport/in_flight.hpp"
+#include "transport/job_hints.hpp"
 #include "transport/plan.hpp"
 #include "transport/push_queue.hpp"
 #include "transport/sockets.hpp"
@@ -34,6 +35,9 @@
 
 namespace mercury::transport {
 namespace {
+
+/// So long joining may wait for mercuryd in all; later nothing does.
+constexpr std::chrono::milliseconds hint_patience{1000};
 
 /// When a data connection breaks, the control connection has so long to say why.
 constexpr std::chrono::milliseconds reason_time{1000};
@@ -109,6 +113,7 @@ class Worker::Impl {
 
     Result<void> join();
     std::optional<std::size_t> index_of(std::string_view key) const;
+    MarkingStatus marking() const;
     Result<Ticket> push_pull(std::size_t tensor, std::span<std::byte> buffer, Callback callback);
     Result<bool> wait_until(const Ticket& ticket, std::optional<Clock::time_point> deadline);
 
@@ -165,13 +170,14 @@ class Worker::Impl {
         std::map<std::size_t, std::pair<std::uint64_t, std::uint64_t>> rounds;  // begun, complete
     };
 
+    void give_hints();
     Result<void> join_server(Server& server, const Address& address, std::size_t index,
                              std::size_t servers, Clock::time_point deadline);
     Join join_message(Server& server, std::size_t index, std::size_t servers);
     Result<Session> await_welcome(const Fd& socket, Clock::time_point deadline) const;
     Result<Fd> attach(const Address& address, ConnectionKind kind, const Attachment& attachment,
-                      Clock::time_point deadline) const;
-    SocketOptions socket_options(ConnectionKind kind, std::size_t priority_class) const;
+                      Clock::time_point deadline);
+    SocketOptions socket_options(ConnectionKind kind, std::size_t priority_class);
 
     Result<void> start_serving();
     Result<void> watch_server(Server& server);
@@ -206,6 +212,8 @@ class Worker::Impl {
     Timer timer_;
     std::deque<Server> servers_;
     std::vector<Operation> operations_;  // by tensor
+    std::size_t in_flight_ = 0;          // tensors
+    std::optional<JobHints> hints_;
     std::optional<std::pair<std::string, Clock::time_point>> suspicion_;
 
     std::thread thread_;
@@ -240,6 +248,7 @@ Result<void> Worker::Impl::join() {
             return parsed.error();
         addresses.insert(addresses.end(), parsed.value().begin(), parsed.value().end());
     }
+    give_hints();
     servers_.resize(addresses.size());
     for (std::size_t i = 0; i < addresses.size(); ++i) {
         servers_[i].name = fmt::format("server {}", addresses[i].to_string());
@@ -256,6 +265,22 @@ Result<void> Worker::Impl::join() {
         return why;
     }
     return start_serving();
+}
+
+void Worker::Impl::give_hints() {
+    if (!options_.hints || !options_.push_marks.empty() || !options_.pull_marks.empty())
+        return;
+    std::vector<std::uint64_t> bytes(classes_.size());
+    for (const Tensor& tensor : tensors_)
+        bytes[tensor.priority_class] += tensor.elements * size_of(tensor.type);
+    hints_.emplace(*options_.hints, options_.job, bytes, hint_patience);
+}
+
+MarkingStatus Worker::Impl::marking() const {
+    if (hints_)
+        return hints_->status();
+    const bool has_marks = !options_.push_marks.empty() || !options_.pull_marks.empty();
+    return {has_marks ? MarkedBy::program : MarkedBy::nobody, 0, 0, 0, ""};
 }
 
 Result<void> Worker::Impl::join_server(Server& server, const Address& address, std::size_t index,
@@ -308,6 +333,7 @@ Join Worker::Impl::join_message(Server& server, std::size_t index, std::size_t s
     join.servers = static_cast<std::uint32_t>(servers);
     join.order = options_.order;
     join.dscp = options_.dscp;
+    join.hints = hints_.has_value();
     join.pull_marks = options_.pull_marks;
     join.pull_marks.resize(classes_.size());
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -351,7 +377,7 @@ Result<Session> Worker::Impl::await_welcome(const Fd& socket, Clock::time_point 
 }
 
 Result<Fd> Worker::Impl::attach(const Address& address, ConnectionKind kind,
-                                const Attachment& attachment, Clock::time_point deadline) const {
+                                const Attachment& attachment, Clock::time_point deadline) {
     auto socket = connect_to(address, socket_options(kind, attachment.priority_class), deadline);
     if (!socket)
         return socket;
@@ -362,11 +388,15 @@ Result<Fd> Worker::Impl::attach(const Address& address, ConnectionKind kind,
     return socket;
 }
 
-SocketOptions Worker::Impl::socket_options(ConnectionKind kind, std::size_t priority_class) const {
+SocketOptions Worker::Impl::socket_options(ConnectionKind kind, std::size_t priority_class) {
     SocketOptions options;
     // The acknowledgements of a pull connection go with the pushes.
     if (!options_.push_marks.empty())
         options.mark = options_.push_marks[priority_class];
+    if (hints_) {
+        options.hints = &*hints_;
+        options.layer = layer_of_pushes(priority_class, classes_.size());
+    }
     if (options_.dscp)
         options.dscp = dscp_of_class(priority_class);
     // As much as the pushes have, on whose way the acknowledgements go: with less, a pull would
@@ -389,6 +419,8 @@ Result<void> Worker::Impl::start_serving() {
         if (auto watched = watch_server(server); !watched)
             return watched;
     }
+    if (hints_)
+        hints_->stop_waiting();
     thread_ = std::thread([this] { serve(); });
     return {};
 }
@@ -549,6 +581,9 @@ void Worker::Impl::begin(Request request) {
             request.callback(Error{why_});
         return;
     }
+    if (hints_)
+        hints_->begin(request.round);
+    ++in_flight_;
     Operation& operation = operations_[request.tensor];
     const Tensor& shape = tensors_[request.tensor];
     operation = {request.buffer, request.round, shape.elements * size_of(shape.type),
@@ -672,6 +707,8 @@ Result<void> Worker::Impl::read_some(Server& server, PullLink& link) {
 }
 
 void Worker::Impl::complete(std::size_t tensor) {
+    if (--in_flight_ == 0 && hints_)
+        hints_->dispatch();
     Class& meeting = class_of(tensor);
     Callback callback = std::move(operations_[tensor].callback);
     {
@@ -700,6 +737,8 @@ Result<void> Worker::Impl::tick() {
         if (ended_)
             return {};
     }
+    if (hints_)
+        hints_->dispatch();
     auto next = now + options_.silence / 4;
     if (suspicion_)
         next = std::min(next, suspicion_->second);
@@ -771,6 +810,10 @@ Result<std::unique_ptr<Worker>> Worker::join(WorkerOptions options, std::vector<
 
 std::optional<std::size_t> Worker::index_of(std::string_view key) const {
     return impl_->index_of(key);
+}
+
+MarkingStatus Worker::marking() const {
+    return impl_->marking();
 }
 
 Result<Worker::Ticket> Worker::push_pull(std::size_t tensor, std::span<std::byte> buffer,

@@ -18,6 +18,7 @@
 #include "../common/result.hpp"
 #include "element.hpp"
 #include "in_flight.hpp"
+#include "marking_status.hpp"
 
 namespace mercury::transport {
 
@@ -41,8 +42,12 @@ struct WorkerOptions {
     std::vector<std::string> servers;
     SumOrder order = SumOrder::arrival;
 
-    /// Marks of the push and pull connections by class, for sch_mercury; empty: no marks. See
-    /// default_marks().
+    /// Where mercuryd listens, which has the connections of this worker marked for sch_mercury, as
+    /// that of each server's host does there; "": the usual place; nothing: no hints. Without a
+    /// daemon they have SO_PRIORITY. Needs no privilege.
+    std::optional<std::string> hints{""};
+    /// Instead, marks of the push and pull connections by class, which both ends set themselves and
+    /// need CAP_NET_ADMIN for; empty: none. See default_marks().
     std::vector<std::uint32_t> push_marks;
     std::vector<std::uint32_t> pull_marks;
     bool dscp = false;  // AF41 for class 0 down to AF11, for switches with priority queues
@@ -83,6 +88,9 @@ class Worker {
     ~Worker();
 
     std::optional<std::size_t> index_of(std::string_view key) const;
+
+    /// Of this worker's connections. From any thread; never waits.
+    MarkingStatus marking() const;
 
     /// Starts a round of TENSOR (its index in the list): pushes BUFFER and replaces it by the
     /// reduced tensor. BUFFER is the worker's until the ticket has been waited for or CALLBACK

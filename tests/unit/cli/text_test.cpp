@@ -36,4 +36,8 @@ TEST_CASE("tables: words flush left, figures flush right, nothing behind the las
           "NAME    N  M\n"
           "a      10  1\n"
           "bcdef\n");
+    CHECK(table({{"N", "NAME"}, {"10", "a"}, {"1", "bcdef"}}, 0, 1) ==
+          " N  NAME\n"
+          "10  a\n"
+          " 1  bcdef\n");
 }

@@ -106,16 +106,16 @@ TEST_CASE("without a daemon sockets get a priority, and the status says why", "[
     CHECK_THAT(status.why, Contains("/nowhere/hints.sock") && Contains("No such file"));
 }
 
-TEST_CASE("classes beyond six share the last priority", "[client]") {
+TEST_CASE("more classes than priorities share them with their neighbours", "[client]") {
     HintClient client("/nowhere/hints.sock");
-    const std::vector<mercury_layer> sizes{{"a", 1, 0, 0},  {"b", 1, 0, 0},  {"c", 2, 0, 0},
-                                           {"d", 4, 0, 0},  {"e", 8, 0, 0},  {"f", 16, 0, 0},
-                                           {"g", 32, 0, 0}, {"h", 64, 0, 0}, {"i", 128, 0, 0}};
-    client.job("net", sizes, 32);
-    REQUIRE(client.classes() > 6);
-    const Fd socket = tcp_socket();
-    client.assign(socket.get(), 8);
-    CHECK(priority_of(socket) == 6);
+    const std::vector<mercury_layer> twelve(12, {"a", 1, 0, 0});
+    client.job("net", twelve, 12);
+    REQUIRE(client.classes() == 12);
+    for (std::size_t layer = 0; layer < twelve.size(); ++layer) {
+        const Fd socket = tcp_socket();
+        client.assign(socket.get(), layer);
+        CHECK(priority_of(socket) == static_cast<int>(1 + layer / 2));
+    }
 }
 
 TEST_CASE("with a daemon sockets are marked", "[client]") {
@@ -374,6 +374,25 @@ TEST_CASE("what answers like no daemon is left", "[client][hostile]") {
     const Fd socket = tcp_socket();
     CHECK(client.assign(socket.get(), 3) == MERCURY_FALLBACK);
     CHECK(priority_of(socket) == 2);
+}
+
+TEST_CASE("an option that the kernel has not is passed over", "[client]") {
+    const std::string path = some_path();
+    Impostor impostor(path);
+    std::thread server([&impostor] {
+        impostor.serve({R"({"type":"hello","version":1,"daemon":"x"})",
+                        R"({"type":"job","number":1,"setsockopt":true,"classes":[)"
+                        R"({"first":0,"last":3,"mark":65537,"priority":1}]})",
+                        R"({"type":"assign","class":0,"mark":65537})"});
+    });
+    HintClient client(path);
+    client.set_timeout(20s);
+    CHECK(client.job("net", layers, 1) == MERCURY_DONE);
+    const Fd socket = tcp_socket();
+    CHECK(client.assign(socket.get(), 3) == MERCURY_DONE);
+    CHECK(client.status().marked == 1);
+    server.join();
+    unlink(path.c_str());
 }
 
 TEST_CASE("a daemon that does not answer is waited for once", "[client][hostile]") {

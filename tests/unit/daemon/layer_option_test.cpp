@@ -45,7 +45,7 @@ struct Rig {
             return std::unique_ptr<bpf::LayerPrograms>(std::make_unique<FakePrograms>(allowed));
         }};
     Registry registry{16, [](unsigned /*number*/, const Deadlines& /*deadlines*/) {},
-                      [this](const Job& job) { option.changed(job); }};
+                      [this](const Job& job) { return option.changed(job); }};
     Limits limits;
     User user{1000, limits};
 
@@ -72,6 +72,13 @@ TEST_CASE("a job's layers can be had as long as it is there", "[layer option]") 
     CHECK(classes[1].marking == Marking{0x10002, 2, 10, {}});
     rig.registry.leave(member);
     CHECK(rig.allowed.empty());
+}
+
+TEST_CASE("a job says whether its members can use the option", "[layer option]") {
+    Rig rig;
+    CHECK_FALSE(rig.declare().job->has_option);
+    rig.option.configure(true, rig.registry.jobs());
+    CHECK(rig.declare().job->has_option);
 }
 
 TEST_CASE("what was declared last counts", "[layer option]") {

@@ -45,14 +45,18 @@ TEST_CASE("sixteen equal layers are cut finer towards both ends", "[classes]") {
 }
 
 TEST_CASE("small layers needed first do not share a class with bulk behind them", "[classes]") {
-    CHECK(cuts({1, 1, 1, 97}, 4) == Cuts{2, 3});
+    CHECK(cuts({1, 1, 1, 97}, 3) == Cuts{2, 3});
     CHECK(cuts({1, 1, 1, 97}, 2) == Cuts{2, 3});
 }
 
 TEST_CASE("classes that would be empty are left out", "[classes]") {
+    CHECK(cuts({100, 1, 1, 1}, 3) == Cuts{0, 3});
+}
+
+TEST_CASE("who has a class for each layer need not let any share one", "[classes]") {
     CHECK(cuts({10}, 4) == Cuts{0});
-    CHECK(cuts({100, 1, 1, 1}, 4) == Cuts{0, 3});
-    CHECK(cuts({1, 1}, 32) == Cuts{0, 1});
+    CHECK(cuts({100, 1, 1, 1}, 4) == Cuts{0, 1, 2, 3});
+    CHECK(cuts(std::vector<std::uint64_t>(12, 1), 32).size() == 12);
 }
 
 TEST_CASE("VGG-16: convolutions, the huge layer, the rest", "[classes]") {

@@ -276,6 +276,33 @@ TEST_CASE("C: every thread has its own error", "[c]") {
     CHECK(mercury_transport_error() == here);
 }
 
+TEST_CASE("C: who marks the connections is told", "[c]") {
+    const ServerThread server;
+    const Handle worker = make(server.address(), 0, 1);
+    mercury_worker* const raw = worker.get();
+    mercury_worker_add_tensor(raw, "t", MERCURY_ELEMENT_F32, 4, 0, MERCURY_REDUCTION_SUM);
+    mercury_marking_status status{};
+    CHECK(reason(mercury_worker_marking(raw, &status, sizeof(status))) ==
+          "the worker has not joined yet");
+    const bool on = GENERATE(true, false);
+    REQUIRE(mercury_worker_set_hints(raw, on ? 1 : 0, "/nowhere/hints.sock") == 0);
+    REQUIRE(mercury_worker_join(raw) == 0);
+    CHECK(reason(mercury_worker_set_hints(raw, 1, nullptr)) == "the worker has joined already");
+    CHECK(reason(mercury_worker_marking(raw, nullptr, 0)) == "status is NULL");
+    REQUIRE(mercury_worker_marking(raw, &status, sizeof(status)) == 0);
+    CHECK(status.by == (on ? MERCURY_MARKING_PRIORITY : MERCURY_MARKING_NONE));
+    CHECK(status.connections == (on ? 3 : 0));
+    CHECK(status.marked == 0);
+    CHECK(status.job == 0);
+    CHECK(status.why ==
+          std::string(on ? "no daemon at /nowhere/hints.sock: No such file or directory" : ""));
+    // An older program's, which is shorter.
+    int by = -1;
+    REQUIRE(mercury_worker_marking(raw, reinterpret_cast<mercury_marking_status*>(&by),
+                                   sizeof(by)) == 0);
+    CHECK(by == status.by);
+}
+
 TEST_CASE("C: what is wrong is refused by name, and changes nothing", "[c]") {
     const ServerThread server;
     const Handle worker = make(server.address(), 0, 1);

@@ -60,6 +60,7 @@ Join sample_join() {
     join.servers = 2;
     join.order = SumOrder::rank;
     join.pull_marks = {0, 1, std::numeric_limits<std::uint32_t>::max()};
+    join.hints = true;
     join.dscp = true;
     join.tensors = {{"a\"\n\xc3\xa4", ElementType::bf16, Reduction::mean, 2,
                      std::numeric_limits<std::uint64_t>::max(), 5, 7},
@@ -138,6 +139,7 @@ TEST_CASE("control messages come through") {
     REQUIRE(read.servers == join.servers);
     REQUIRE(read.order == join.order);
     REQUIRE(read.pull_marks == join.pull_marks);
+    REQUIRE(read.hints == join.hints);
     REQUIRE(read.dscp == join.dscp);
     REQUIRE(read.tensors == join.tensors);
     REQUIRE(std::get<Join>(through_the_wire(Join{})).tensors.empty());

@@ -158,8 +158,9 @@ def _set(fd: int, level: int, option: int, value: int, name: str) -> None:
         raise Error(Problem.SOCKET, f"{name}: {problem.strerror}") from None
 
 
-def priority_of_class(index: int) -> int:
-    return min(index + 1, _PRIORITY_MAX)
+def priority_of_class(index: int, classes: int) -> int:
+    """If there are more classes than priorities, neighbours share one."""
+    return 1 + (index * _PRIORITY_MAX // classes if classes > _PRIORITY_MAX else index)
 
 
 class Client:
@@ -220,7 +221,7 @@ class Client:
             raise Error(Problem.ARGUMENT, str(problem)) from None
         self._layers = list(layers)
         self._classes = planned
-        self._priorities = [priority_of_class(i) for i in range(len(planned))]
+        self._priorities = [priority_of_class(i, len(planned)) for i in range(len(planned))]
         self._job = {
             "type": "job",
             "name": name,

@@ -63,6 +63,8 @@ def group_layers(layers: Sequence[Layer], max_classes: int) -> list[LayerClass]:
     """The rule of userspace/layers/classes.hpp, which mercuryd follows, too."""
     if not 1 <= max_classes <= CLASSES_MAX:
         raise ValueError(f"classes must be 1 to {CLASSES_MAX}, not {max_classes}")
+    if len(layers) <= max_classes:
+        return [LayerClass(i, i) for i in range(len(layers))]
     total = sum(layer.bytes for layer in layers)
     cuts: list[int] = []
     shift = 1

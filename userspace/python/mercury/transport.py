@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import dataclasses
 import enum
 import functools
 import os
@@ -49,6 +50,36 @@ class Error(Exception):
     """A call changed nothing, or the job has failed: the message says why."""
 
 
+class MarkedBy(enum.IntEnum):
+    """Of enum mercury_marking."""
+
+    NOBODY = 0
+    MARKS = 1
+    DAEMON = 2
+    PRIORITY = 3
+
+
+class _MarkingStatus(ctypes.Structure):
+    _fields_ = [
+        ("by", ctypes.c_int),
+        ("job", ctypes.c_uint),
+        ("connections", ctypes.c_size_t),
+        ("marked", ctypes.c_size_t),
+        ("why", ctypes.c_char_p),
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Marking:
+    """Who marks a worker's connections; see struct mercury_marking_status."""
+
+    by: MarkedBy
+    job: int
+    connections: int
+    marked: int
+    why: str
+
+
 _NAME = "mercury_transport"
 _Handle, _Size, _Text, _Uint = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_uint
 # The arguments after the worker.
@@ -57,6 +88,7 @@ _FUNCTIONS = {
     "add_tensor": [_Text, ctypes.c_int, _Size, _Uint, ctypes.c_int],
     "set_token": [_Text],
     "set_order": [ctypes.c_int],
+    "set_hints": [ctypes.c_int, _Text],
     "set_marks": [_Uint],
     "set_in_flight": [_Size],
     "set_join_time": [_Uint],
@@ -65,6 +97,7 @@ _FUNCTIONS = {
     "push_pull": [_Size, ctypes.c_void_p, _Size, ctypes.POINTER(ctypes.c_uint64)],
     "push_pull_then": [_Size, ctypes.c_void_p, _Size, _Callback, ctypes.c_void_p],
     "wait": [_Size, ctypes.c_uint64, ctypes.c_int],
+    "marking": [ctypes.POINTER(_MarkingStatus), _Size],
 }
 
 
@@ -133,6 +166,10 @@ class Worker:
     def set_order(self, order: Order) -> None:
         self._call("set_order", order)
 
+    def set_hints(self, on: bool, path: str | None = None) -> None:
+        """PATH is mercuryd's socket; None: the usual place. On unless this says otherwise."""
+        self._call("set_hints", on, None if path is None else path.encode())
+
     def set_marks(self, job: int) -> None:
         self._call("set_marks", job)
 
@@ -177,6 +214,11 @@ class Worker:
         """Whether the round is complete: it always is, unless SECONDS were not enough."""
         milliseconds = -1 if seconds is None else round(seconds * 1000)
         return self._call("wait", index, number, milliseconds) != _IN_FLIGHT
+
+    def marking(self) -> Marking:
+        now = _MarkingStatus()
+        self._call("marking", ctypes.byref(now), ctypes.sizeof(now))
+        return Marking(MarkedBy(now.by), now.job, now.connections, now.marked, now.why.decode())
 
     def close(self) -> None:
         """Leaves the job. Rounds in flight are abandoned, which ends the job for all workers."""

@@ -65,8 +65,9 @@ def ps_hook(
     in the class of its layer, and travels from and to where DDP keeps it.
 
     JOB is its name at the servers. SAME_BITS adds up in the order of the ranks, so that every run has
-    the same bits; otherwise nobody waits for another's turn. MARKS is the job's number for
-    sch_mercury, which needs CAP_NET_ADMIN. The others are those of mercury_transport.h; times are in
+    the same bits; otherwise nobody waits for another's turn. mercuryd marks the
+    connections, here and at the servers' hosts, unless MARKS is the job's number for sch_mercury, which
+    both ends then need CAP_NET_ADMIN for. The others are those of mercury_transport.h; times are in
     seconds.
     """
     worker = Worker(job, dist.get_rank(), dist.get_world_size())

@@ -96,9 +96,9 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 /// What the default class may have as a child. Not skbprio: of a packet that displaces another
 /// of a different length it does not tell its parents the difference.
-constexpr const char* child_kinds[] = {"pfifo",    "bfifo", "pfifo_head_drop", "pfifo_fast",
-                                       "fq_codel", "codel", "fq",              "sfq",
-                                       "cake",     "netem", "mercury"};
+constexpr const char* child_kinds[] = {
+    "pfifo", "bfifo", "pfifo_head_drop", "pfifo_fast", "fq_codel", "codel", "fq",
+    "sfq",   "cake",  "netem",           "mercury"};
 
 void put_child_options(Message& message, const std::string& kind, Random& random) {
     if (kind == "netem") {

@@ -243,7 +243,7 @@ def test_names_do_not_write_the_log(scene: Scene, server: peers.Server) -> None:
     scene.saw(
         "the server's log",
         server.logged("of job \"x.*")[0],
-        'of job "x?log worker 9 has left?[2J" has joined, 1 of 1',
+        'of job "x\\x0alog worker 9 has left\\x1b[2J" has joined, 1 of 1',
     )
 
 

@@ -40,20 +40,36 @@ constexpr std::uint64_t probe_bytes_min = 2'000'000;
 /// How the layers of a profile are spread over classes of connections.
 struct Plan {
     std::vector<std::size_t> class_of_layer;
-    std::vector<std::uint32_t> marks;  // by class
+    std::vector<std::size_t> first_layer;  // by class
+    std::size_t max_classes = 1;           // that led to these
 };
 
 Plan one_class(const Profile& profile) {
-    return {std::vector<std::size_t>(profile.layers.size(), 0), {mark_of_class(0, 0)}};
+    return {std::vector<std::size_t>(profile.layers.size(), 0), {0}, 1};
 }
 
-Plan by_priority(const std::vector<PriorityClass>& classes) {
+Plan by_priority(const std::vector<PriorityClass>& classes, std::size_t max_classes) {
     Plan plan;
+    plan.max_classes = max_classes;
     for (std::size_t i = 0; i < classes.size(); ++i) {
         plan.class_of_layer.resize(classes[i].last + 1, i);
-        plan.marks.push_back(mark_of_class(0, i));
+        plan.first_layer.push_back(classes[i].first);
     }
     return plan;
+}
+
+/// Who gives the connections of a training their marks: mercuryd at PATH, or nothing if this
+/// program does.
+Result<std::unique_ptr<hints::Client>> hint_client(const std::optional<std::string>& path,
+                                                   const Profile& profile, std::size_t classes) {
+    if (!path)
+        return std::unique_ptr<hints::Client>{};
+    auto client = std::make_unique<hints::Client>(path->empty() ? hints::socket_path() : *path);
+    const auto outcome = client->declare({"replay demo", profile.layers, classes, {}});
+    if (outcome == hints::Outcome::Done)
+        return client;
+    return Error{fmt::format("mercuryd does not take the job: {}",
+                             outcome < hints::Outcome::Done ? client->error() : client->why())};
 }
 
 // In the network.
@@ -61,14 +77,20 @@ constexpr std::size_t worker_host = 0;
 constexpr std::size_t server_host = 1;
 
 Result<TrainingLog> train_over(const Network& network, const Profile& profile, const Plan& plan,
-                               Answer answer, std::size_t iterations, int interrupt_fd) {
+                               Answer answer, std::size_t iterations,
+                               const std::optional<std::string>& hints, int interrupt_fd) {
+    const auto client = hint_client(hints, profile, plan.max_classes);
+    if (!client)
+        return client.error();
     Ends worker;
     Ends server;
     Endpoint endpoint;
     in_port_t port = first_port;
     for (const auto direction : {&Ends::push, &Ends::pull}) {
-        for (const auto mark : plan.marks) {
-            endpoint.mark = mark;
+        for (std::size_t c = 0; c < plan.first_layer.size(); ++c) {
+            endpoint.mark = hints ? 0 : mark_of_class(0, c);
+            endpoint.hints = client.value().get();
+            endpoint.layer = plan.first_layer[c];
             endpoint.address.sin_port = htons(port++);
             auto connection = connect_hosts(network, worker_host, server_host, endpoint);
             if (!connection)
@@ -92,11 +114,11 @@ double goodput_of(const std::vector<Arrival>& arrivals) {
 
 /// What one bulk layer gets of the link, with nothing to compute: shows that the shaper and not
 /// the qdisc below it decides, so that the arms differ in order alone.
-Result<double> measure_goodput(const Network& network, Rate rate, int interrupt_fd) {
-    const auto bytes = static_cast<std::uint64_t>(tcp_goodput(rate) / 8 * probe_seconds);
+Result<double> measure_goodput(const Network& network, const Settings& settings, int interrupt_fd) {
+    const auto bytes = static_cast<std::uint64_t>(tcp_goodput(settings.rate) / 8 * probe_seconds);
     const Profile bulk{"bulk", "", {{"bulk", {}, {}, std::max(bytes, probe_bytes_min)}}};
-    const auto log =
-        train_over(network, bulk, one_class(bulk), Answer::whole_layers, 2, interrupt_fd);
+    const auto log = train_over(network, bulk, one_class(bulk), Answer::whole_layers, 2,
+                                settings.hints, interrupt_fd);
     if (!log)
         return log.error();
     // Without the first iteration, which contains slow start.
@@ -163,17 +185,17 @@ Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int inte
     if (!network)
         return network.error();
 
-    const auto goodput = measure_goodput(network.value(), settings.rate, interrupt_fd);
+    const auto goodput = measure_goodput(network.value(), settings, interrupt_fd);
     if (!goodput)
         return goodput.error();
 
-    const Plan plan =
-        arm.one_class ? one_class(experiment.profile) : by_priority(experiment.classes);
+    const Plan plan = arm.one_class ? one_class(experiment.profile)
+                                    : by_priority(experiment.classes, settings.max_classes);
     const auto uploads = start_uploads(network.value(), settings.uploads);
     if (!uploads)
         return uploads.error();
     auto log = train_over(network.value(), experiment.profile, plan, arm.answer,
-                          settings.warm_up + settings.iterations, interrupt_fd);
+                          settings.warm_up + settings.iterations, settings.hints, interrupt_fd);
     if (!log)
         return log.error();
     const auto drops = network.value().drops();
@@ -182,7 +204,7 @@ Result<ArmResult> run_arm(const Arm& arm, const Experiment& experiment, int inte
 
     ArmResult result;
     result.arm = &arm;
-    result.connections = 2 * plan.marks.size();
+    result.connections = 2 * plan.first_layer.size();
     result.goodput = goodput.value();
     result.drops = drops.value().total();
     for (const auto& upload : uploads.value())

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,9 +43,10 @@ struct Settings {
     Rate rate{10'000'000'000};
     std::chrono::nanoseconds delay{std::chrono::microseconds(25)};  // each way
     std::size_t max_classes = classes_default;
-    std::size_t warm_up = 1;     // iterations that are not measured
-    std::size_t iterations = 3;  // that are
-    std::size_t uploads = 0;     // unmarked bulk transfers beside the pushes
+    std::size_t warm_up = 1;           // iterations that are not measured
+    std::size_t iterations = 3;        // that are
+    std::size_t uploads = 0;           // unmarked bulk transfers beside the pushes
+    std::optional<std::string> hints;  // where mercuryd listens, if it is to mark the connections
     std::vector<const Arm*> arms;
 };
 

@@ -47,6 +47,7 @@ struct Options {
     std::size_t iterations = 3;
     std::size_t warm_up = 1;
     std::size_t uploads = 0;
+    std::optional<std::string> hints;
     std::string json;
     std::string timeline;
 };
@@ -61,8 +62,8 @@ Result<Settings> settings_of(const Options& options) {
     auto arms = parse_arms(options.arms);
     if (!arms)
         return arms.error();
-    return Settings{rate.value(),       delay.value(),   options.classes,        options.warm_up,
-                    options.iterations, options.uploads, std::move(arms).value()};
+    return Settings{rate.value(),       delay.value(),   options.classes, options.warm_up,
+                    options.iterations, options.uploads, options.hints,   std::move(arms).value()};
 }
 
 Result<void> write_file(const std::string& path, const std::string& content) {
@@ -275,6 +276,10 @@ int main(int argc, char** argv) {
                      "unmarked bulk transfers that share the worker's link, such as checkpoints")
         ->check(CLI::Range(0, 100))
         ->capture_default_str();
+    demo->add_option("--hints", options.hints,
+                     "let mercuryd mark the connections, which listens at this socket; otherwise "
+                     "replay does")
+        ->type_name("PATH");
     demo->add_option("--json", options.json, "write figures and settings to this file");
     demo->add_option("--timeline", options.timeline,
                      "write a typical iteration of each arm to this file");

@@ -30,6 +30,14 @@ Result<void> set_endpoint_options(const Fd& socket, const Endpoint& endpoint) {
             !set)
             return set;
     }
+    if (endpoint.hints != nullptr) {
+        const auto outcome = endpoint.hints->assign(socket.get(), endpoint.layer, 0);
+        if (outcome != hints::Outcome::Done) {
+            return Error{fmt::format(
+                "mercuryd does not mark a connection: {}",
+                outcome < hints::Outcome::Done ? endpoint.hints->error() : endpoint.hints->why())};
+        }
+    }
     if (endpoint.dscp != 0) {
         if (auto set = set_option(socket, IPPROTO_IP, IP_TOS, static_cast<int>(endpoint.dscp << 2),
                                   "IP_TOS");

@@ -11,13 +11,16 @@
 
 #include "common/fd.hpp"
 #include "common/result.hpp"
+#include "hints/client.hpp"
 
 namespace mercury::replay {
 
 /// A port to connect to, and what both ends of the connections there have.
 struct Endpoint {
     sockaddr_in address{};
-    std::uint32_t mark = 0;  // 0 is no mark
+    std::uint32_t mark = 0;          // 0 is no mark
+    hints::Client* hints = nullptr;  // or mercuryd marks them, as LAYER
+    std::size_t layer = 0;
     unsigned dscp = 0;
     std::size_t window = 0;    // bytes that may be underway to each end, 0: the kernel adapts it
     bool late_binding = true;  // or else as sockets are by default

@@ -31,6 +31,7 @@ struct MercuryOptions {
     std::size_t classes = classes_default;
     bool whole_ranges = false;
     bool mark = true;
+    std::optional<std::string> hints;  // mercuryd's socket: it marks, and chooses the job's number
     bool dscp = true;
     std::string order = "replies-first";
     std::uint64_t in_flight = 0;  // towards one host
@@ -185,6 +186,7 @@ Result<void> MercuryExchange::start_servers(const Network& network) {
             return address.error();
         transport::ServerOptions options;
         options.whole_ranges = options_.whole_ranges;
+        options.hints = options_.hints.value_or("");
         options.in_flight = in_flight(job_.workers, host);
         auto started = network.host(host).run<std::unique_ptr<ServerThread>>(
             [&]() -> Result<std::unique_ptr<ServerThread>> {
@@ -222,7 +224,8 @@ Result<void> MercuryExchange::join_workers(const Network& network) {
         options.workers = static_cast<unsigned>(job_.workers.size());
         for (const auto& server : servers_)
             options.servers.push_back(server->address());
-        if (options_.mark) {
+        options.hints = options_.hints;
+        if (options_.mark && !options_.hints) {
             options.push_marks = marks.push;
             options.pull_marks = marks.pull;
         }
@@ -232,6 +235,9 @@ Result<void> MercuryExchange::join_workers(const Network& network) {
             [&] { return transport::Worker::join(options, tensors); });
         if (!joined)
             return joined.error();
+        if (const auto marking = joined.value()->marking();
+            options_.hints && marking.by != transport::MarkedBy::daemon)
+            return Error{fmt::format("the connections are not marked: {}", marking.why)};
         workers_.push_back(
             std::make_unique<MercuryWorker>(std::move(joined).value(), job_.profile, zeros_));
     }
@@ -268,11 +274,16 @@ Result<std::unique_ptr<Strategy>> make(const StrategySpec& spec, MercuryOptions 
         options.order = reader.choice("order", options.order, orders);
     }
     options.mark = reader.yes_no("mark", options.mark);
+    options.hints = reader.text("hints");
     options.dscp = reader.yes_no("dscp", options.dscp);
     options.in_flight =
         reader.bytes("in_flight", transport::in_flight_default, 0, std::uint64_t{1} << 30);
     if (auto right = reader.check(); !right)
         return right.error();
+    if (options.hints && (!options.mark || options.order != MercuryOptions{}.order)) {
+        return Error{fmt::format("strategy {}: with hints, mark is yes and order is {}", spec.name,
+                                 MercuryOptions{}.order)};
+    }
     return std::unique_ptr<Strategy>(std::make_unique<MercuryStrategy>(std::move(options)));
 }
 

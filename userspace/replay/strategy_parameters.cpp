@@ -86,6 +86,11 @@ std::string ParameterReader::choice(const std::string& name, const std::string& 
     return otherwise;
 }
 
+std::optional<std::string> ParameterReader::text(const std::string& name) {
+    const std::string* const text = find(name);
+    return text == nullptr ? std::nullopt : std::optional(*text);
+}
+
 Result<void> ParameterReader::check() const {
     for (const auto& [name, text] : spec_.parameters) {
         if (known_.count(name) != 0)

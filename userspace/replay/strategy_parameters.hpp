@@ -34,6 +34,8 @@ class ParameterReader {
     std::string choice(const std::string& name, const std::string& otherwise,
                        std::span<const std::string_view> words);
 
+    std::optional<std::string> text(const std::string& name);
+
     /// The first parameter that was wrong, or else one that nobody asked for.
     Result<void> check() const;
 

@@ -105,8 +105,8 @@ int mercury_worker_set_order(struct mercury_worker* worker, int order);
  * server's host, and no privilege is needed; PATH is its socket here, or NULL for what the
  * environment variable MERCURY_SOCKET says, or else /run/mercury/hints.sock. Where there is no
  * daemon, connections have SO_PRIORITY 1 to 6 instead, which sch_mercury reads with `key priority`.
- * mercury_worker_marking() tells which it is. Joining waits for a daemon for one second at most,
- * and later nothing does. Default: on, NULL.
+ * mercury_worker_marking() tells which it is. Joining waits for an answer of the daemon for one
+ * second at most, and only once if none comes; later nothing waits. Default: on, NULL.
  */
 int mercury_worker_set_hints(struct mercury_worker* worker, int on, const char* path);
 

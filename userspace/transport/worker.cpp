@@ -36,7 +36,8 @@
 namespace mercury::transport {
 namespace {
 
-/// So long joining may wait for mercuryd in all; later nothing does.
+/// So long joining may wait for an answer of mercuryd, and once for one that does not come; later
+/// nothing waits.
 constexpr std::chrono::milliseconds hint_patience{1000};
 
 /// When a data connection breaks, the control connection has so long to say why.

@@ -157,8 +157,13 @@ class Round {
     }
 
     void drain() {
-        wait_until("all qdiscs are empty",
-                   [this] { return is_empty(route_.qdiscs(world_.ifindex())); });
+        try {
+            wait_until("all qdiscs are empty",
+                       [this] { return is_empty(route_.qdiscs(world_.ifindex())); });
+        } catch (const Violation& violation) {
+            const Look left = look_at(route_, world_.ifindex(), operations_.handle());
+            throw Violation(violation.what() + describe(left));
+        }
         check_still();
     }
 

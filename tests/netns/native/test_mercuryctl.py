@@ -149,7 +149,7 @@ def test_status_and_jobs(pair: Pair) -> None:
     assert jobs[2]["limit"] == 9
     assert jobs[1]["packets"] == 30
     text = said(pair, "jobs")
-    assert re.search(r"^eth0 +2 +7 +9 +[\d.]+ [KM]?i?B +\d+ +0 +\d+  -     -$", text, re.MULTILINE)
+    assert re.search(r"^eth0 +2 +7 +9 +[\d.]+ [KM]?i?B +\d+ +\d+ +\d+  -     -$", text, re.MULTILINE)
     assert re.search(r"^eth0 +mercury 1: +20mbit +0/3", said(pair, "status"), re.MULTILINE)
 
 
@@ -228,7 +228,7 @@ def test_names_from_the_daemon(pair: Pair, daemon_path: pathlib.Path) -> None:
     assert [one["type"] for one in daemon.asked] == ["hello", "status"]
     daemon_path.unlink()
     Daemon(daemon_path, _WELCOME, _STATUS)
-    assert re.search(r"^eth0 +1 +resnet50 +root +1 ", said(pair, "jobs"), re.MULTILINE)
+    assert re.search(r"^eth0 +1 +1 .* root +resnet50$", said(pair, "jobs"), re.MULTILINE)
 
 
 def test_status_of_the_daemon(pair: Pair, daemon_path: pathlib.Path) -> None:

@@ -29,9 +29,10 @@ constexpr Tree all_trees[] = {
      "qdisc add dev eth0 root handle 9: htb default 1\n"
      "class add dev eth0 parent 9: classid 9:1 htb rate 200mbit burst 64k",
      0x90001},
+    // Link-sharing only: a real-time class does not come back from a reset (docs/hardening.md).
     {"hfsc",
      "qdisc add dev eth0 root handle 9: hfsc default 1\n"
-     "class add dev eth0 parent 9: classid 9:1 hfsc sc rate 200mbit ul rate 200mbit",
+     "class add dev eth0 parent 9: classid 9:1 hfsc ls rate 200mbit ul rate 200mbit",
      0x90001},
     {"drr",
      "qdisc add dev eth0 root handle 9: drr\n"

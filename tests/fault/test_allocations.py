@@ -8,7 +8,6 @@ the end, by kmemleak and by the module's users.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 import rtnl
 from abi import ABI, attr, u32, u64
 from conftest import Faults
-from rtnl import class_option, deadline, deadlines, nest, set_option
+from rtnl import Request, class_option, deadline, deadlines, nest, set_option
 
 HANDLE = 0x10000
 DEFAULT = HANDLE | ABI["MERCURY_MINOR_DEFAULT"]
@@ -30,16 +29,6 @@ REPLACE = rtnl.NLM_F_CREATE | rtnl.NLM_F_REPLACE
 # vmalloc to fall back on.
 SMALL = (set_option("JOBS", 1), set_option("BANDS", 2))
 LARGE = (set_option("JOBS", 62), set_option("BANDS", 1024))
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    name: str
-    kind: int
-    flags: int
-    handle: int
-    parent: int
-    payload: bytes
 
 
 def qdisc(name: str, flags: int, *options: bytes) -> Request:

@@ -58,6 +58,18 @@ def nest(kind: int, *attributes: bytes) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Request:
+    """A request about a qdisc or class of some device, and what tests call it."""
+
+    name: str
+    kind: int
+    flags: int
+    handle: int
+    parent: int
+    payload: bytes
+
+
+@dataclasses.dataclass(frozen=True)
 class Answer:
     """What the kernel says to a request."""
 

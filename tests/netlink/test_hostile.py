@@ -357,15 +357,9 @@ def test_change(route: rtnl.Route, qdisc: int, message: Bad) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """A whole request to the device with the qdisc."""
+class Request(rtnl.Request):
+    """One that is refused, and how."""
 
-    name: str
-    kind: int
-    flags: int
-    handle: int
-    parent: int
-    payload: bytes
     says: str
     error: int
 
